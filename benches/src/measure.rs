@@ -10,14 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
-use kube_scheduler_api_types::{Object, Pod, Timestamp};
+use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, Gate, load};
 use kube_scheduler_engine::{
-    AttemptResult, Deduplicator, Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef,
+    AttemptResult, Deduplicator, Effect, Engine, EngineOptions, Input, PodRef,
 };
-use kube_scheduler_framework::ObjectWrite;
 use kube_scheduler_runtime::Timer;
-use serde_json::json;
+use kube_scheduler_tests::replies::success;
 
 use crate::churn::Churn;
 use crate::digest::Digest;
@@ -153,7 +152,7 @@ pub(crate) fn engine(workload: &Workload, conditions: &Conditions) -> Result<(En
 /// Runs `workload`; `progress` is called for every pod that was tried or placed first.
 pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) -> Result<Run> {
     let (engine, now) = engine(workload, conditions)?;
-    let mut world = World {
+    let mut cluster = MeasuredCluster {
         engine,
         now,
         sharing: Deduplicator::default(),
@@ -162,17 +161,17 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
     };
     for node in workload.nodes(conditions.n_nodes) {
         let (mut node, objects) = node?;
-        world.sharing.share_node(&mut node);
-        world.handle(Input::NodeApplied(node));
-        objects.into_iter().for_each(|object| world.handle(Input::ObjectApplied(object)));
+        cluster.sharing.share_node(&mut node);
+        cluster.handle(Input::NodeApplied(node));
+        objects.into_iter().for_each(|object| cluster.handle(Input::ObjectApplied(object)));
     }
     for namespace in workload.namespaces()? {
-        world.handle(Input::ObjectApplied(namespace));
+        cluster.handle(Input::ObjectApplied(namespace));
     }
-    let n_init = world.place_first(workload, conditions, progress)?;
+    let n_init = cluster.place_first(workload, conditions, progress)?;
     let mut wanted = 0;
     for pod in workload.measured_pods(conditions.n_nodes) {
-        world.add(pod?)?;
+        cluster.add(pod?)?;
         wanted += 1;
     }
     let mut churn = Churn::new(workload, conditions.n_nodes)?;
@@ -182,12 +181,12 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
     let mut n_bound = 0;
     let mut n_measured = 0;
     while n_measured < wanted && total < conditions.limit {
-        world.now = world.now + STEP;
+        cluster.now = cluster.now + STEP;
         let inputs = churn.inputs(n_measured)?;
         let start = Instant::now();
-        inputs.into_iter().for_each(|input| world.handle(input));
+        inputs.into_iter().for_each(|input| cluster.handle(input));
         total += start.elapsed();
-        let Some(attempt) = world.attempt() else { break };
+        let Some(attempt) = cluster.attempt() else { break };
         total += attempt.time;
         if Churn::owns(&attempt.pod) {
             continue;
@@ -204,8 +203,8 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
     while rounds > 0 && n_bound < wanted {
         rounds -= 1;
         // Long enough for every backoff.
-        world.now = world.now + Duration::from_secs(60);
-        while let Some(attempt) = world.attempt() {
+        cluster.now = cluster.now + Duration::from_secs(60);
+        while let Some(attempt) = cluster.attempt() {
             n_bound += attempt.n_bound;
         }
     }
@@ -219,12 +218,12 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
         p99_micros: times.value_at_quantile(0.99) as f64 / 1e3,
         max_micros: times.max() as f64 / 1e3,
         most_work,
-        decisions: world.digest.value(),
+        decisions: cluster.digest.value(),
     })
 }
 
 /// The engine and what surrounds it.
-struct World {
+struct MeasuredCluster {
     engine: Engine,
     now: Timestamp,
     /// Shares what objects have in common, as a watch does.
@@ -245,7 +244,7 @@ struct Attempt {
     n_bound: usize,
 }
 
-impl World {
+impl MeasuredCluster {
     fn handle(&mut self, input: Input) {
         self.engine.handle(input, self.now);
     }
@@ -308,7 +307,7 @@ impl World {
         Some(Attempt { pod: turn.pod, time, n_pods: tried.len(), work: turn.work, n_bound })
     }
 
-    /// Reports every binding as written, and every victim as gone.
+    /// Every request succeeds, and the watch reports what came of it.
     fn answer(&mut self) {
         loop {
             let effects: Vec<Effect> = self.engine.drain_effects().collect();
@@ -317,74 +316,20 @@ impl World {
             }
             for effect in effects {
                 self.digest.add(&effect);
-                match effect {
-                    Effect::WriteBinding { token, pod, node } => {
-                        self.handle(Input::BindingWritten { token, result: Ok(()) });
-                        self.watched(&pod, &node);
-                    }
-                    Effect::EvictPod { token, pod, .. } => {
-                        self.handle(Input::PodEvicted {
-                            token,
-                            result: Ok(EvictionOutcome::Deleted),
-                        });
-                        let PodRef { namespace, name, .. } = pod;
-                        self.handle(Input::PodDeleted { namespace, name });
-                    }
-                    Effect::ClearNomination { token, .. } => {
-                        self.handle(Input::NominationCleared { token, result: Ok(()) });
-                    }
-                    Effect::WriteObject { write, awaited_by, .. } => {
-                        let Some(stored) = stored(&write) else { continue };
-                        let answer = Ok(stored.clone());
-                        if let Some((token, _)) = awaited_by {
-                            self.handle(Input::ObjectWritten { token, result: answer });
-                        }
-                        if &*stored.kind != "Pod" {
-                            self.handle(Input::ObjectApplied(stored));
-                        }
-                    }
-                    _ => {}
+                let known = self.take_running(&effect);
+                for input in success(effect, known.as_ref(), None) {
+                    self.handle(input);
                 }
             }
         }
     }
 
-    /// The watch reports the pod on its node.
-    fn watched(&mut self, pod: &PodRef, node: &Arc<str>) {
-        let Some(running) = &mut self.running else { return };
-        let Some(at) = running.iter().position(|known| known.uid == pod.uid) else { return };
-        if let Some(pod) = running.remove(at) {
-            self.handle(Input::PodApplied(Arc::new(pod.with_node_name(node))));
-        }
+    /// The pod that an effect binds, if it is to be reported on its node.
+    fn take_running(&mut self, effect: &Effect) -> Option<Arc<Pod>> {
+        let Effect::WriteBinding { pod, .. } = effect else { return None };
+        let running = self.running.as_mut()?;
+        running.remove(running.iter().position(|known| known.uid == pod.uid)?)
     }
-}
-
-/// What an API server without other writers stores for a write; `None` for writes that no workload leads to.
-fn stored(write: &ObjectWrite) -> Option<Arc<Object>> {
-    let mut object = match write {
-        ObjectWrite::Replace(object) | ObjectWrite::ReplaceStatus(object) => (**object).clone(),
-        ObjectWrite::Create(object) => {
-            let mut created = (**object).clone();
-            // Each pod has one such claim.
-            let prefix = object.json["metadata"]["generateName"].as_str()?;
-            let (name, uid) = (format!("{prefix}x"), format!("uid-{prefix}x"));
-            created.set_field(&["metadata", "name"], name.as_str().into());
-            created.set_field(&["metadata", "uid"], uid.as_str().into());
-            (created.name, created.uid) = (name.into(), uid.into());
-            created
-        }
-        ObjectWrite::PatchStatus { object, .. } => {
-            let metadata = json!({"namespace": *object.namespace, "name": *object.name});
-            let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
-            return Object::from_value(pod).ok().map(Arc::new);
-        }
-        _ => return None,
-    };
-    let revision: u64 = object.resource_version.parse().unwrap_or_default();
-    let revision = (revision + 1).to_string();
-    object.set_field(&["metadata", "resourceVersion"], revision.as_str().into());
-    object.resource_version = revision.into();
-    Some(Arc::new(object))
 }
 
 #[cfg(test)]

@@ -6,16 +6,16 @@
 //! The first inputs, [`Search::N_FIRST`], are a function of the seed. Those after them depend on measured bytes, which differ a
 //! little from run to run: how full a hash table gets before it grows depends on keys that each process draws.
 
+mod cluster;
 mod genes;
 mod known;
-mod world;
 
 use anyhow::{Context, Result};
 use kube_scheduler_api_types::numbers::Numbers;
 use peak_alloc::PeakAlloc;
 
+use self::cluster::{Cost, MeasuredCluster};
 use self::genes::Genome;
-use self::world::{Cost, World};
 
 /// The program's allocator, which counts.
 pub type Heap<'a> = &'a PeakAlloc;
@@ -214,13 +214,13 @@ impl<'a> Search<'a> {
     /// Nothing if it is too large.
     fn measure(&mut self, genome: &Genome, max_size: usize) -> Result<Option<Cost>> {
         let Some(texts) = genome.objects(max_size) else { return Ok(None) };
-        let mut world = World::new()?;
+        let mut cluster = MeasuredCluster::new()?;
         // Plain pods have been here before.
         let plain = Genome::plain().objects(MAX_SIZE).unwrap_or_default();
-        world.measure(&plain, self.heap)?;
-        let before = world.tables();
-        let cost = world.measure(&texts, self.heap)?;
-        let after = world.tables();
+        cluster.measure(&plain, self.heap)?;
+        let before = cluster.tables();
+        let cost = cluster.measure(&texts, self.heap)?;
+        let after = cluster.tables();
         if after != before {
             let more: Vec<_> =
                 after.iter().zip(&before).filter(|(after, before)| after != before).collect();

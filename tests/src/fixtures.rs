@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Node, Object, Pod};
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{Engine, EngineOptions, Input};
+use kube_scheduler_framework::testing;
 use kube_scheduler_runtime::Registry;
 use serde_json::{Value, json};
 
@@ -35,6 +36,16 @@ pub fn engine_with(profiles: &Value, registry: &Registry, options: EngineOptions
     Engine::new(&config, registry, options).unwrap()
 }
 
+/// The watch shows the object of a statement (`kube_scheduler_framework::testing::grammar`).
+pub fn applied(statement: &str) -> Input {
+    let object = testing::object(statement).to_json();
+    match object["kind"].as_str() {
+        Some("Node") => node_applied(&object),
+        Some("Pod") => pod_applied(&object),
+        _ => object_applied(object),
+    }
+}
+
 /// The watch shows a node.
 pub fn node_applied(node: &Value) -> Input {
     Input::NodeApplied(Arc::new(Node::from_value(node).unwrap()))
@@ -48,6 +59,15 @@ pub fn pod_applied(pod: &Value) -> Input {
 /// The watch shows an object of another kind.
 pub fn object_applied(object: Value) -> Input {
     Input::ObjectApplied(Arc::new(Object::from_value(object).unwrap()))
+}
+
+/// The watch shows the devices of the driver `gpu.example.com` on a node, as one slice has them.
+pub fn devices_applied(node: &str, devices: &[Value]) -> Input {
+    let pool = json!({"name": node, "generation": 1, "resourceSliceCount": 1});
+    object_applied(json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": node, "uid": node},
+        "spec": {"driver": "gpu.example.com", "nodeName": node, "pool": pool, "devices": devices},
+    }))
 }
 
 /// A PodGroup of the namespace `x`.

@@ -10,7 +10,9 @@ pub mod fault;
 pub mod fixtures;
 pub mod fuzz;
 pub mod history;
+pub mod live_cluster;
 pub mod questioner;
+pub mod replies;
 pub mod tenants;
 
 // Used by the tests of other packages, and asked for here with the features that they have there: so the programs of this

@@ -1,6 +1,6 @@
 //! Pod groups while everything goes wrong that can: watches lag behind, bindings are refused, get lost or arrive late, and the
 //! scheduler ends half-way and another one takes over; meanwhile nodes, groups and members come and go in any order, and groups
-//! ask for more or fewer pods. Some groups matter more and evict others, and evictions fail in the same ways; in some worlds groups
+//! ask for more or fewer pods. Some groups matter more and evict others, and evictions fail in the same ways; in some clusters groups
 //! are those of scheduler-plugins. In the end, with all faults gone, no gang is left half-bound that could be completed, and no pod
 //! waits that would fit (`docs/groups.md`, "What happens when the scheduler ends half-way").
 //!
@@ -13,12 +13,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Node, Object, Pod, PodGroup, Timestamp};
+use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Token};
-use kube_scheduler_framework::ApiError;
+use kube_scheduler_framework::{ApiError, testing};
 use kube_scheduler_tests::fixtures::{engine_with, gates};
 use kube_scheduler_tests::history::Numbers;
+use kube_scheduler_tests::live_cluster::quorum_fault;
 use kube_scheduler_tests::questioner::{Questioner, WaitingQuestion};
 use serde_json::json;
 
@@ -42,8 +43,8 @@ const IMPORTANT: u64 = 1;
 const IMPORTANT_ALONE: u64 = 2;
 const PRIORITY: i32 = 10;
 
-/// The label of pods in groups of scheduler-plugins.
-const LABEL: &str = "scheduling.x-k8s.io/pod-group";
+/// The word for pods in groups of scheduler-plugins, before the group.
+const LABEL: &str = "label:scheduling.x-k8s.io/pod-group=";
 
 const NAMESPACE: &str = "x";
 
@@ -57,7 +58,7 @@ struct Group {
 }
 
 /// The API server, and a scheduler that follows it.
-struct World {
+struct FaultyCluster {
     seed: u64,
     numbers: Numbers,
     engine: Engine,
@@ -111,7 +112,7 @@ fn group_of(pod: u64) -> Option<u64> {
     (group < N_GROUPS).then_some(group)
 }
 
-/// What kind of world it is.
+/// What kind of cluster it is.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     has_topology: bool,
@@ -174,7 +175,7 @@ fn size(group: Option<u64>) -> u64 {
     if group == Some(LARGE) { 2 * POD_MILLIS } else { POD_MILLIS }
 }
 
-impl World {
+impl FaultyCluster {
     fn new(seed: u64) -> Self {
         let mut numbers = Numbers::new(seed);
         let kind = Kind::of(seed, numbers.one_in(2));
@@ -215,7 +216,7 @@ impl World {
         self.carry_out();
     }
 
-    /// Asks the scheduler something now and then, if this world has questions.
+    /// Asks the scheduler something now and then, if this cluster has questions.
     fn ask(&mut self) {
         let Some(questioner) = self.questioner.as_mut() else { return };
         if !questioner.comes(ASKED_ONCE_IN) {
@@ -255,7 +256,7 @@ impl World {
             }
             for effect in &effects {
                 if let Effect::WriteBinding { pod, .. } = effect {
-                    self.expect_quorum(pod);
+                    assert_eq!(quorum_fault(&self.engine, pod), None, "seed {}", self.seed);
                 }
             }
             for effect in effects {
@@ -271,18 +272,6 @@ impl World {
                 }
             }
         }
-    }
-
-    /// A member is only bound when, as far as the scheduler knows, enough of its gang have a node.
-    fn expect_quorum(&self, pod: &PodRef) {
-        let cluster = self.engine.cluster();
-        let known = self.engine.known_pod(&pod.namespace, &pod.name);
-        let Some(name) = known.and_then(|pod| pod.spec.pod_group.clone()) else { return };
-        let group = cluster.pod_group_object(NAMESPACE, &name).ok();
-        let Some(min_count) = group.and_then(PodGroup::min_count) else { return };
-        let n_scheduled = cluster.pod_group(NAMESPACE, &name).unwrap().n_scheduled();
-        let is_enough = n_scheduled >= usize::try_from(min_count).unwrap();
-        assert!(is_enough, "seed {}: {pod} is bound, {n_scheduled} of {min_count}", self.seed);
     }
 
     /// A binding is carried out, refused, lost, or on its way for a while; the answer may take as long, or never come.
@@ -397,24 +386,19 @@ impl World {
 
     fn apply_group(&mut self, group: u64, min_count: Option<usize>, uid: &str) {
         let is_in_one_zone = group == 2 && !self.kind.is_foreign;
-        let policy = match min_count {
-            Some(min_count) => json!({"gang": {"minCount": min_count}}),
-            None => json!({"basic": {}}),
+        let (name, priority) = (group_name(group), self.kind.priority_of_group(Some(group)));
+        let text = if self.kind.is_foreign {
+            let foreign = json!({
+                "apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
+                "metadata": {"namespace": NAMESPACE, "name": name, "uid": uid}, "spec": {"minMember": min_count},
+            });
+            format!("object {foreign}")
+        } else {
+            let min = min_count.map(|n| format!("min={n}")).unwrap_or_default();
+            let topology = if is_in_one_zone { "topology=zone" } else { "" };
+            format!("podgroup {NAMESPACE}/{name} uid={uid} priority={priority} {min} {topology}")
         };
-        let constraints = is_in_one_zone.then(|| json!({"topology": [{"key": "zone"}]}));
-        let mut object = json!({
-            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
-            "metadata": {"namespace": NAMESPACE, "name": group_name(group), "uid": uid},
-            "spec": {
-                "schedulingPolicy": policy, "schedulingConstraints": constraints,
-                "priority": self.kind.priority_of_group(Some(group)),
-            },
-        });
-        if self.kind.is_foreign {
-            object["apiVersion"] = json!("scheduling.x-k8s.io/v1alpha1");
-            object["spec"] = json!({"minMember": min_count});
-        }
-        let object = Arc::new(Object::from_value(object).unwrap());
+        let object = testing::object(&text).build();
         self.groups.insert(group, Group { min_count, is_in_one_zone, object: object.clone() });
         self.changed(Input::ObjectApplied(object));
     }
@@ -442,18 +426,12 @@ impl World {
             return;
         }
         let group = group_of(number);
-        let name = group.map(group_name);
-        let (label, field) = if self.kind.is_foreign { (name, None) } else { (None, name) };
-        let requests = json!({"cpu": format!("{}m", size(group))});
-        let pod = json!({
-            "metadata": {"namespace": NAMESPACE, "name": format!("p{number}"), "uid": self.next_uid(),
-                "labels": label.map(|name| json!({LABEL: name}))},
-            "spec": {"schedulerName": "default-scheduler",
-                "schedulingGroup": field.map(|name| json!({"podGroupName": name})),
-                "priority": self.kind.priority_of_pod(group),
-                "containers": [{"name": "c", "resources": {"requests": requests}}]},
-        });
-        let pod = Arc::new(Pod::from_value(&pod).unwrap());
+        let word = if self.kind.is_foreign { LABEL } else { "group=" };
+        let of_group =
+            group.map(|group| format!("{word}{}", group_name(group))).unwrap_or_default();
+        let (uid, priority) = (self.next_uid(), self.kind.priority_of_pod(group));
+        let words = format!("uid={uid} cpu={}m priority={priority} {of_group}", size(group));
+        let pod = testing::pod(&format!("{NAMESPACE}/p{number} {words}")).build();
         self.pods.insert(number, pod.clone());
         self.changed(Input::PodApplied(pod));
     }
@@ -468,11 +446,8 @@ impl World {
 
     fn put_node(&mut self) {
         let number = self.numbers.below(N_NODES);
-        let node = json!({
-            "metadata": {"name": format!("n{number}"), "labels": {"zone": format!("z{}", zone(number))}},
-            "status": {"allocatable": {"cpu": format!("{}m", millis(number)), "memory": "8Gi", "pods": "10"}},
-        });
-        let node = Arc::new(Node::from_value(&node).unwrap());
+        let (cpu, zone) = (millis(number), zone(number));
+        let node = testing::node(&format!("n{number} cpu={cpu}m pods=10 zone=z{zone}")).build();
         self.nodes.insert(number, node.clone());
         self.changed(Input::NodeApplied(node));
     }
@@ -652,37 +627,37 @@ impl World {
 }
 
 fn simulate(seed: u64) -> (u64, Vec<String>) {
-    let world = live(World::new(seed));
-    (world.n_bound, world.trace)
+    let cluster = live(FaultyCluster::new(seed));
+    (cluster.n_bound, cluster.trace)
 }
 
-/// How many evictions there were; everything that a world has is gone then, and nothing of it is left.
-fn clear(mut world: World) -> u64 {
-    for number in world.pods.keys().copied().collect::<Vec<u64>>() {
-        world.delete(number);
+/// How many evictions there were; everything that a cluster has is gone then, and nothing of it is left.
+fn clear(mut cluster: FaultyCluster) -> u64 {
+    for number in cluster.pods.keys().copied().collect::<Vec<u64>>() {
+        cluster.delete(number);
     }
     let groups: Vec<Arc<Object>> =
-        world.groups.values().map(|group| group.object.clone()).collect();
-    groups.into_iter().for_each(|group| world.handle(Input::ObjectDeleted(group)));
-    for node in world.nodes.keys().copied().collect::<Vec<u64>>() {
-        world.handle(Input::NodeDeleted { name: format!("n{node}").into() });
+        cluster.groups.values().map(|group| group.object.clone()).collect();
+    groups.into_iter().for_each(|group| cluster.handle(Input::ObjectDeleted(group)));
+    for node in cluster.nodes.keys().copied().collect::<Vec<u64>>() {
+        cluster.handle(Input::NodeDeleted { name: format!("n{node}").into() });
     }
-    world.settle();
-    for size in world.engine.table_sizes() {
+    cluster.settle();
+    for size in cluster.engine.table_sizes() {
         let is_empty = size.n_entries == 0 && size.n_bytes.is_none_or(|n| n == 0);
-        assert!(!size.is_bound_to_objects || is_empty, "seed {}: {size:?} is left", world.seed);
+        assert!(!size.is_bound_to_objects || is_empty, "seed {}: {size:?} is left", cluster.seed);
     }
-    world.n_evicted
+    cluster.n_evicted
 }
 
-fn live(mut world: World) -> World {
+fn live(mut cluster: FaultyCluster) -> FaultyCluster {
     for _ in 0..N_STEPS {
-        world.step();
+        cluster.step();
     }
-    world.settle();
-    world.check_settled();
-    world.answer_waiting();
-    world
+    cluster.settle();
+    cluster.check_settled();
+    cluster.answer_waiting();
+    cluster
 }
 
 /// The seed to begin with: `FIRST_SEED`, or zero.
@@ -702,13 +677,13 @@ fn gangs_survive_whatever_happens() {
     let (mut n_bound, mut n_lowered, mut n_taken_over, mut n_half_evicted) = (0, 0, 0, 0);
     let mut n_evicted = [0; 3];
     for seed in first_seed()..first_seed() + n_seeds {
-        let world = live(World::new(seed));
-        let Kind { is_exact, preempts_for_groups, .. } = world.kind;
-        n_bound += world.n_bound;
-        n_lowered += world.n_lowered;
-        n_taken_over += world.trace.iter().filter(|line| *line == "take-over").count();
-        n_half_evicted += world.n_half_evicted;
-        let n = clear(world);
+        let cluster = live(FaultyCluster::new(seed));
+        let Kind { is_exact, preempts_for_groups, .. } = cluster.kind;
+        n_bound += cluster.n_bound;
+        n_lowered += cluster.n_lowered;
+        n_taken_over += cluster.trace.iter().filter(|line| *line == "take-over").count();
+        n_half_evicted += cluster.n_half_evicted;
+        let n = clear(cluster);
         let kinds = [is_exact && preempts_for_groups, !is_exact && preempts_for_groups];
         for (counted, is_it) in n_evicted.iter_mut().zip(kinds.into_iter().chain([true])) {
             *counted += if is_it { n } else { 0 };
@@ -734,7 +709,7 @@ fn questions_change_nothing() {
     let (mut n_answered, mut questioners) = (0, Vec::new());
     for seed in 0..n_seeds(N_ASKED_SEEDS) {
         let questioner = Some(Questioner::new(seed));
-        let asked = live(World { questioner, ..World::new(seed) });
+        let asked = live(FaultyCluster { questioner, ..FaultyCluster::new(seed) });
         n_answered += asked.questioner.as_ref().map_or(0, Questioner::n_answered);
         questioners.extend(asked.questioner);
         assert_eq!((asked.n_bound, asked.trace), simulate(seed), "seed {seed}");

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube_scheduler_api_types::{Node, Pod, Timestamp, lock};
-use kube_scheduler_engine::{AttemptResult, Deduplicator, Effect, Engine, EngineOptions, Input};
+use kube_scheduler_engine::{AttemptResult, Deduplicator, Engine, EngineOptions, Input};
+use kube_scheduler_framework::testing;
 use kube_scheduler_tests::fault::{self, run_and_weigh};
-use kube_scheduler_tests::fixtures::{engine, node_applied, pod_applied};
+use kube_scheduler_tests::fixtures::{applied, engine, pod_applied};
+use kube_scheduler_tests::replies::write_bindings;
 use kube_scheduler_tests::tenants::{KINDS, Kind, Share};
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
@@ -79,11 +81,8 @@ fn after(of_class: fn(usize) -> Value, uses_class_cache: bool) -> (usize, usize,
     let mut engine = engine(EngineOptions { uses_class_cache, ..EngineOptions::default() });
     let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
     for at in 0..N_NODES {
-        let name = format!("n{at}");
-        let labels = json!({"kubernetes.io/hostname": name, "zone": format!("z{}", at % 3), "pool": format!("p{}", at % 3)});
-        let json = json!({"metadata": {"name": name, "uid": name, "labels": labels},
-            "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "500"}}});
-        engine.handle(node_applied(&json), now);
+        let words = format!("cpu=64 memory=64Gi pods=500 label:zone=z{0} label:pool=p{0}", at % 3);
+        engine.handle(applied(&format!("node n{at} {words}")), now);
     }
     let before = ALLOCATOR.current_usage();
     for class in 0..N_CLASSES {
@@ -93,11 +92,7 @@ fn after(of_class: fn(usize) -> Value, uses_class_cache: bool) -> (usize, usize,
                 "labels": {"app": format!("c{class}")}}, "spec": of_class(class)});
             engine.handle(pod_applied(&json), now);
             while engine.schedule_next(now).is_some() {
-                for effect in engine.drain_effects().collect::<Vec<_>>() {
-                    if let Effect::WriteBinding { token, .. } = effect {
-                        engine.handle(Input::BindingWritten { token, result: Ok(()) }, now);
-                    }
-                }
+                write_bindings(&mut engine, now);
             }
             engine.drain_effects().for_each(drop);
         }
@@ -136,8 +131,8 @@ const MAX_HELD: usize = 64 << 20;
 /// What may stay of them, in tables that are bounded in bytes.
 const MAX_LEFT: usize = 1 << 20;
 
-/// A cluster of others, and what the watch of pods keeps.
-struct World {
+/// A cluster of others, to which a tenant's pods come, and what the watch of pods keeps.
+struct TenantCluster {
     engine: Engine,
     sharing: Deduplicator,
     now: Timestamp,
@@ -145,21 +140,21 @@ struct World {
     limit: u64,
 }
 
-impl World {
+impl TenantCluster {
     fn new(nodes: &[Arc<Node>]) -> Self {
         let options = EngineOptions::default();
         let limit = options.work.base + options.work.per_node * nodes.len() as u64;
         let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
-        let mut world =
+        let mut cluster =
             Self { engine: engine(options), sharing: Deduplicator::default(), now, limit };
         for node in nodes {
-            world.engine.handle(Input::NodeApplied(node.clone()), now);
+            cluster.engine.handle(Input::NodeApplied(node.clone()), now);
         }
         for name in ["first", "second", "third"] {
-            world.add("other", name, json!({"metadata": {"labels": {"app": name}}, "spec": {}}));
-            world.attempts();
+            cluster.add("other", name, json!({"metadata": {"labels": {"app": name}}, "spec": {}}));
+            cluster.attempts();
         }
-        world
+        cluster
     }
 
     /// The peak is that from here on: the JSON is gone.
@@ -178,11 +173,7 @@ impl World {
     fn attempts(&mut self) {
         loop {
             let turn = self.engine.schedule_next(self.now);
-            for effect in self.engine.drain_effects().collect::<Vec<_>>() {
-                if let Effect::WriteBinding { token, .. } = effect {
-                    self.engine.handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
-                }
-            }
+            write_bindings(&mut self.engine, self.now);
             let Some(turn) = turn else { return };
             let is_refused = matches!(&turn.result, AttemptResult::Error(text) if text.contains("too expensive"));
             assert!(
@@ -197,36 +188,32 @@ impl World {
 
 fn many_nodes() -> Vec<Arc<Node>> {
     let node = |at: usize| {
-        let name = format!("n{at}");
-        let labels = json!({"kubernetes.io/hostname": name, "zone": format!("z{}", at % 3)});
-        let json = json!({"metadata": {"name": name, "uid": name, "labels": labels},
-            "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}}});
-        Arc::new(Node::from_value(&json).unwrap())
+        testing::node(&format!("n{at} cpu=8 memory=32Gi label:zone=z{}", at % 3)).build()
     };
     (0..N_MANY_NODES).map(node).collect()
 }
 
 /// The most bytes that pods of a kind take while they come and are tried, each twice if it has to be, and what stays of them.
 fn held_and_left(kind: &Kind, nodes: &[Arc<Node>]) -> (usize, usize) {
-    let mut world = World::new(nodes);
+    let mut cluster = TenantCluster::new(nodes);
     let before = ALLOCATOR.current_usage();
     let mut most = before;
     for at in 0..kind.n_pods {
-        world.add("tenant", &format!("evil{at}"), (kind.pod)(at, Share::WHOLE));
-        world.attempts();
+        cluster.add("tenant", &format!("evil{at}"), (kind.pod)(at, Share::WHOLE));
+        cluster.attempts();
         most = most.max(ALLOCATOR.peak_usage());
     }
     ALLOCATOR.reset_peak_usage();
-    world.now = world.now + Duration::from_secs(400);
-    world.attempts();
+    cluster.now = cluster.now + Duration::from_secs(400);
+    cluster.attempts();
     most = most.max(ALLOCATOR.peak_usage());
     for at in 0..kind.n_pods {
         let name = format!("evil{at}").into();
-        world.engine.handle(Input::PodDeleted { namespace: "tenant".into(), name }, world.now);
-        world.engine.drain_effects().for_each(drop);
+        cluster.engine.handle(Input::PodDeleted { namespace: "tenant".into(), name }, cluster.now);
+        cluster.engine.drain_effects().for_each(drop);
     }
-    world.attempts();
-    world.sharing.sweep();
+    cluster.attempts();
+    cluster.sharing.sweep();
     (most - before, ALLOCATOR.current_usage().saturating_sub(before))
 }
 

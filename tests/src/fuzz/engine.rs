@@ -1,65 +1,55 @@
 //! The engine under objects and histories of the fuzzer's choice.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use kube_scheduler_answers::{Inquiry, Question};
-use kube_scheduler_api_types::{Node, Pod, Timestamp};
+use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_cache::check;
 use kube_scheduler_config::{Configuration, FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, TableSize};
-use kube_scheduler_framework::ApiError;
-use serde_json::json;
+use kube_scheduler_engine::{Engine, EngineOptions, Input, TableSize};
 
+use crate::fixtures::applied;
 use crate::history::History;
+use crate::replies::write_bindings_alone;
 
 const CONFIG: &str = "\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 ";
-/// The most attempts after one input; more than the pods of a world can need.
+/// The most attempts after one input; more than the pods of a cluster can need.
 const MAX_TURNS: usize = 50;
 /// The most steps of a history.
 const MAX_STEPS: usize = 80;
 
 /// An engine with a few nodes and pods.
-pub(super) struct World {
+pub(super) struct SmallCluster {
     engine: Engine,
     now: Timestamp,
     before: BTreeMap<&'static str, usize>,
     came: Vec<Input>,
 }
 
-impl World {
+impl SmallCluster {
     pub(super) fn new() -> Self {
         static CONFIGURATION: LazyLock<Configuration> =
             LazyLock::new(|| load(CONFIG, &FeatureGates::default()).unwrap());
         let registry = kube_scheduler_plugins_intree::registry();
         let engine = Engine::new(&CONFIGURATION, &registry, EngineOptions::default()).unwrap();
         let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
-        let mut world = Self { engine, now, before: BTreeMap::new(), came: Vec::new() };
+        let mut cluster = Self { engine, now, before: BTreeMap::new(), came: Vec::new() };
         for at in 0..3 {
-            let name = format!("n{at}");
-            let json = json!({
-                "metadata": {"name": name, "uid": name, "labels": {
-                    "kubernetes.io/hostname": name, "topology.kubernetes.io/zone": format!("z{}", at % 2),
-                }},
-                "status": {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10", "x.y/gpu": "2"}},
-            });
-            world.handle(Input::NodeApplied(Arc::new(Node::from_value(&json).unwrap())));
+            let zone = at % 2;
+            cluster
+                .handle(applied(&format!("node n{at} memory=4Gi pods=10 x.y/gpu=2 zone=z{zone}")));
         }
         for at in 0..2 {
-            let name = format!("p{at}");
-            let json = json!({
-                "metadata": {"namespace": "default", "name": name, "uid": name, "labels": {"app": "web"}},
-                "spec": {"nodeName": format!("n{at}"), "containers": [
-                    {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
-            });
-            world.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+            let pod = format!("pod p{at} cpu=1 memory=1Gi node=n{at} label:app=web");
+            cluster.handle(applied(&pod));
         }
-        world.before = world.sizes();
-        world
+        cluster.before = cluster.sizes();
+        cluster
     }
 
     /// A copy of the moment, from which a question is answered.
@@ -91,7 +81,7 @@ impl World {
         }
         self.assert_consistent();
         let after = self.sizes();
-        // What took the name of a node or pod of the world has taken it along.
+        // What took the name of a node or pod of the beginning has taken it along.
         let is_smaller =
             ["pods known", "nodes"].iter().any(|table| after[table] < self.before[table]);
         assert!(
@@ -103,40 +93,18 @@ impl World {
 
     fn handle(&mut self, input: Input) {
         self.engine.handle(input, self.now);
-        self.answer();
+        write_bindings_alone(&mut self.engine, self.now);
     }
 
     fn turns(&mut self) {
         for _ in 0..MAX_TURNS {
             let turn = self.engine.schedule_next(self.now);
-            self.answer();
+            write_bindings_alone(&mut self.engine, self.now);
             if turn.is_none() {
                 return;
             }
         }
         panic!("the attempts do not end");
-    }
-
-    /// Every binding succeeds, every other request fails.
-    fn answer(&mut self) {
-        for effect in self.engine.drain_effects().collect::<Vec<_>>() {
-            let answer = match effect {
-                Effect::WriteBinding { token, .. } => {
-                    Input::BindingWritten { token, result: Ok(()) }
-                }
-                Effect::WriteObject { awaited_by: Some((token, _)), .. } => {
-                    Input::ObjectWritten { token, result: Err(ApiError::new("", "no")) }
-                }
-                Effect::EvictPod { token, .. } => {
-                    Input::PodEvicted { token, result: Err(ApiError::new("", "no")) }
-                }
-                Effect::ClearNomination { token, .. } => {
-                    Input::NominationCleared { token, result: Err(ApiError::new("", "no")) }
-                }
-                _ => continue,
-            };
-            self.engine.handle(answer, self.now);
-        }
     }
 
     fn assert_consistent(&self) {

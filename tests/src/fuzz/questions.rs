@@ -6,7 +6,7 @@ use kube_scheduler_answers::{
 use kube_scheduler_api_types::CompileOptions;
 use serde_json::Value;
 
-use super::engine::World;
+use super::engine::SmallCluster;
 
 /// Larger numbers of pods or nodes than this are read and not answered: what is fuzzed is the question, not the engine.
 const MAX_COUNT: u64 = 20;
@@ -34,8 +34,8 @@ fn answer(question: Question) {
     if !is_small(question.spec()) {
         return;
     }
-    let world = World::new();
-    let answered = || world.inquiry(&question).answer(&question, &Interrupt::default());
+    let cluster = SmallCluster::new();
+    let answered = || cluster.inquiry(&question).answer(&question, &Interrupt::default());
     let (answer, again) = match (answered(), answered()) {
         (Ok(answer), Ok(again)) => (answer, again),
         (answer, again) => {

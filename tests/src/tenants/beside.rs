@@ -11,17 +11,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube_scheduler_api_types::numbers::Numbers;
-use kube_scheduler_api_types::{Node, Pod, Timestamp};
-use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Input, Turn};
+use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_engine::{AttemptResult, Engine, EngineOptions, Input, Turn};
 use serde_json::json;
 
 use super::{KINDS, Share};
+use crate::fixtures::{applied, engine};
+use crate::replies::write_bindings;
 
-const CONFIG: &str = "\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-";
 /// How many pods of others are there before they go again.
 const N_OTHERS: usize = 1_000;
 /// How many pods of each kind differ.
@@ -85,20 +82,13 @@ struct Stage {
 
 impl Stage {
     fn new(play: &Play) -> Result<Self> {
-        let config = load(CONFIG, &FeatureGates::default())?;
-        let registry = kube_scheduler_plugins_intree::registry();
-        let engine = Engine::new(&config, &registry, EngineOptions::default())?;
+        let engine = engine(EngineOptions::default());
         let now = Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?;
         let (came, outcome) = (BTreeMap::new(), Outcome::default());
         let mut stage = Self { engine, now, pace: play.pace, came, outcome };
         for at in 0..play.n_nodes {
-            let name = format!("n{at}");
-            let labels = json!({"kubernetes.io/hostname": name, "zone": format!("z{}", at % 3)});
-            let json = json!({
-                "metadata": {"name": name, "uid": name, "labels": labels},
-                "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "1000"}},
-            });
-            stage.engine.handle(Input::NodeApplied(Arc::new(Node::from_value(&json)?)), now);
+            let words = format!("cpu=64 memory=256Gi pods=1000 label:zone=z{}", at % 3);
+            stage.engine.handle(applied(&format!("node n{at} {words}")), now);
         }
         Ok(stage)
     }
@@ -130,11 +120,7 @@ impl Stage {
     fn attempt(&mut self) -> bool {
         let started = self.clock();
         let turn = self.engine.schedule_next(self.now);
-        for effect in self.engine.drain_effects().collect::<Vec<_>>() {
-            if let Effect::WriteBinding { token, .. } = effect {
-                self.engine.handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
-            }
-        }
+        write_bindings(&mut self.engine, self.now);
         let Some(turn) = turn else { return false };
         let is_refused = is_refused(&turn);
         // What is refused costs what its price costs to compute.

@@ -5,22 +5,18 @@
 
 mod devices;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Object, Pod, Timestamp};
-use kube_scheduler_cache::check;
-use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Token,
-};
-use kube_scheduler_framework::ObjectWrite;
+use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_engine::{AttemptResult, Engine, EngineOptions, Input};
+use kube_scheduler_framework::testing;
 use kube_scheduler_runtime::{Extender, ExtenderVerbs, Extenders};
-use kube_scheduler_tests::fixtures::{
-    self, GANG_GATES, gates, node_applied, object_applied, pod_applied, pod_group,
-};
+use kube_scheduler_tests::fixtures::{self, GANG_GATES, gates};
 use kube_scheduler_tests::history::Numbers;
-use serde_json::{Value, json};
+use kube_scheduler_tests::live_cluster::LiveCluster;
+use serde_json::json;
 
 /// How many random clusters the test tries. `KUBE_SCHEDULER_BACKFILLS` sets another number.
 const N_CASES: u64 = 150;
@@ -33,181 +29,43 @@ fn engine(longest_hold: u64, preempts: bool, extenders: Extenders) -> Engine {
         plans_gangs_exactly: true,
         longest_hold: Duration::from_secs(longest_hold),
         extenders,
-        // Whatever is not woken in time is not woken: what time alone brings back would hide that.
-        max_in_unschedulable: Duration::from_secs(1_000_000),
+        max_in_unschedulable: super::NEVER,
         ..EngineOptions::default()
     })
 }
 
-/// A pod to be made.
-#[derive(Clone, Debug)]
-struct Ask {
-    name: String,
-    cpu: u64,
-    priority: i32,
-    group: Option<&'static str>,
+/// A cluster whose nodes have so many CPUs and are in these zones.
+fn cluster_with(longest_hold: u64, nodes: &[(u64, u64)]) -> LiveCluster {
+    cluster_of(engine(longest_hold, false, Extenders::default()), nodes)
 }
 
-fn ask(name: &str, cpu: u64) -> Ask {
-    Ask { name: name.to_owned(), cpu, priority: 0, group: None }
+fn cluster_of(engine: Engine, nodes: &[(u64, u64)]) -> LiveCluster {
+    let mut cluster = LiveCluster::new(engine);
+    cluster.pods_start = true;
+    for (at, (cpu, zone)) in nodes.iter().enumerate() {
+        cluster.apply(&format!("node n{at} cpu={cpu} zone=z{zone}"));
+    }
+    cluster
 }
 
-fn member(name: &str, cpu: u64, group: &'static str) -> Ask {
-    Ask { group: Some(group), ..ask(name, cpu) }
+/// A pod on a node that has run for some seconds when the test begins.
+fn run(cluster: &mut LiveCluster, pod: &str, node: usize, for_seconds: i64) {
+    let began = LiveCluster::START.as_nanos() / 1_000_000;
+    let started = Timestamp::from_millis(began - for_seconds * 1000);
+    cluster.apply(&format!("pod {pod} node=n{node} started={started}"));
 }
 
-impl Ask {
-    fn json(&self, node: Option<&str>, started: Option<Timestamp>) -> Value {
-        json!({
-            "metadata": {"namespace": "x", "name": self.name, "uid": self.name},
-            "spec": {
-                "schedulerName": "default-scheduler", "nodeName": node, "priority": self.priority,
-                "schedulingGroup": self.group.map(|name| json!({"podGroupName": name})),
-                "containers": [{"name": "c", "resources": {"requests": {"cpu": self.cpu.to_string()}}}],
-            },
-            "status": {"startTime": started.map(|at| at.floor_to_second().to_string())},
-        })
-    }
-}
-
-/// A cluster in which everything that is asked for succeeds at once.
-struct World {
-    engine: Engine,
-    now: Timestamp,
-    pods: BTreeMap<String, Arc<Pod>>,
-    /// The pods that were placed, and how many seconds after the beginning.
-    placed: BTreeMap<String, u64>,
-    preempts: bool,
-    /// The pods that were to be evicted and are still there.
-    evicted: Vec<(Token, PodRef)>,
-    /// How many revisions of claims there were.
-    n_revisions: u64,
-}
-
-const START: i64 = 1_000_000;
-
-impl World {
-    fn new(longest_hold: u64, nodes: &[(u64, u64)]) -> Self {
-        Self::with(longest_hold, nodes, false)
-    }
-
-    /// With `preempts` gangs may evict pods.
-    fn with(longest_hold: u64, nodes: &[(u64, u64)], preempts: bool) -> Self {
-        Self::of(engine(longest_hold, preempts, Extenders::default()), nodes, preempts)
-    }
-
-    fn of(engine: Engine, nodes: &[(u64, u64)], preempts: bool) -> Self {
-        let (pods, placed, evicted) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        let now = Timestamp::from_millis(START);
-        let mut world = Self { engine, now, pods, placed, preempts, evicted, n_revisions: 0 };
-        for (at, (cpu, zone)) in nodes.iter().enumerate() {
-            let node = json!({
-                "metadata": {"name": format!("n{at}"), "labels": {"zone": format!("z{zone}")}},
-                "status": {"allocatable": {"cpu": cpu.to_string(), "memory": "64Gi", "pods": "50"}},
-            });
-            world.handle(node_applied(&node));
-        }
-        world
-    }
-
-    fn handle(&mut self, input: Input) {
-        if let Input::PodApplied(pod) = &input {
-            self.pods.insert(pod.name.to_string(), pod.clone());
-        }
-        self.engine.handle(input, self.now);
-        self.carry_out();
-    }
-
-    fn carry_out(&mut self) {
-        let effects: Vec<Effect> = self.engine.drain_effects().collect();
-        for effect in effects {
-            match effect {
-                Effect::WriteBinding { token, pod, node } => {
-                    self.handle(Input::BindingWritten { token, result: Ok(()) });
-                    let mut bound = self.pods[&*pod.name].with_node_name(&node);
-                    Arc::make_mut(&mut bound.status).started = Some(self.now);
-                    self.placed.insert(pod.name.to_string(), self.seconds());
-                    self.handle(Input::PodApplied(Arc::new(bound)));
-                }
-                Effect::WriteObject { write, awaited_by: Some((token, _)), .. } => {
-                    self.store(token, write);
-                }
-                Effect::EvictPod { token, pod, .. } => {
-                    assert!(self.preempts, "{pod} is evicted");
-                    self.evicted.push((token, pod));
-                }
-                Effect::PatchStatus { patch, is_announcement: false, .. } if !self.preempts => {
-                    let nominated = patch.nominated_node_name.flatten();
-                    assert_eq!(nominated, None, "what is held is not written");
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// A claim is stored as it is written, and the watch shows it.
-    fn store(&mut self, token: Token, write: ObjectWrite) {
-        let (ObjectWrite::Replace(claim) | ObjectWrite::ReplaceStatus(claim)) = write else {
-            panic!("{write:?}")
+/// Lets some seconds pass. Unless gangs may evict pods, none is evicted, and what is held is not written.
+fn wait(cluster: &mut LiveCluster, seconds: u64) {
+    for _ in 0..seconds {
+        cluster.pass(Duration::from_secs(1));
+        let said = std::mem::take(&mut cluster.log);
+        let is_of = |line: &str, pod: &String| line.starts_with(&format!("patch default/{pod} "));
+        let holds = |line: &&String| {
+            line.contains(" nominated=") && !cluster.placed.iter().any(|pod| is_of(line, pod))
         };
-        let mut json = Value::from(&*claim.json);
-        json["metadata"]["resourceVersion"] = self.next_revision().into();
-        let claim = Arc::new(Object::from_value(json).unwrap());
-        self.handle(Input::ObjectWritten { token, result: Ok(claim.clone()) });
-        self.handle(Input::ObjectApplied(claim));
-    }
-
-    fn next_revision(&mut self) -> String {
-        self.n_revisions += 1;
-        self.n_revisions.to_string()
-    }
-
-    fn seconds(&self) -> u64 {
-        self.now.saturating_since(Timestamp::from_millis(START)).as_secs()
-    }
-
-    fn group(&mut self, name: &str, min_count: usize, in_one_zone: bool) {
-        let constraints = in_one_zone.then(|| json!({"topology": [{"key": "zone"}]}));
-        let spec = json!({
-            "schedulingPolicy": {"gang": {"minCount": min_count}}, "schedulingConstraints": constraints,
-        });
-        self.handle(object_applied(pod_group(name, spec)));
-    }
-
-    fn add(&mut self, ask: &Ask) {
-        self.handle(pod_applied(&ask.json(None, None)));
-    }
-
-    /// A pod that has run for some seconds.
-    fn run(&mut self, ask: &Ask, node: usize, for_seconds: u64) {
-        let started = Timestamp::from_millis(START - i64::try_from(for_seconds).unwrap() * 1000);
-        let json = ask.json(Some(&format!("n{node}")), Some(started));
-        self.handle(pod_applied(&json));
-    }
-
-    fn end(&mut self, name: &str) {
-        self.pods.remove(name);
-        self.handle(Input::PodDeleted { namespace: "x".into(), name: name.into() });
-    }
-
-    /// Lets some seconds pass.
-    fn wait(&mut self, seconds: u64) {
-        for _ in 0..seconds {
-            self.now = self.now + Duration::from_secs(1);
-            self.handle(Input::TimePassed);
-            for _ in 0..200 {
-                if self.engine.schedule_next(self.now).is_none() {
-                    break;
-                }
-                self.carry_out();
-            }
-            let differences = check(self.engine.cluster());
-            assert!(differences.is_empty(), "{differences:?}");
-        }
-    }
-
-    fn is_placed(&self, name: &str) -> bool {
-        self.placed.contains_key(name)
+        let wrong = (said.iter().find(holds), cluster.evicted.first());
+        assert!(cluster.victims_stay || wrong == (None, None), "{wrong:?}");
     }
 }
 
@@ -215,56 +73,61 @@ impl World {
 /// there are always small pods that wait as well, `s1` and so on; and how many of these are placed meanwhile. `add` makes a pod
 /// of such a name, `end` ends a small one, and `runs_for` is for how many seconds that has run then.
 fn wait_in_stream(
-    mut world: World,
+    mut cluster: LiveCluster,
     n_seconds: u64,
-    add: impl Fn(&mut World, &str),
+    add: impl Fn(&mut LiveCluster, &str),
     runs_for: impl Fn(&str) -> u64,
-    end: impl Fn(&mut World, &str),
+    end: impl Fn(&mut LiveCluster, &str),
 ) -> (Option<u64>, usize) {
     let mut ends: BTreeMap<String, u64> = BTreeMap::new();
     let (mut n_small, mut n_before) = (0, 0);
     for second in 0..n_seconds {
         if second == 60 {
-            n_before = world.placed.len();
-            world.group("g", 2, false);
-            add(&mut world, "g0");
-            add(&mut world, "g1");
+            n_before = cluster.placed.len();
+            cluster.apply("podgroup g min=2");
+            add(&mut cluster, "g0");
+            add(&mut cluster, "g1");
         }
-        if world.is_placed("g0") && world.is_placed("g1") {
-            return (Some(second - 60), world.placed.len() - 2 - n_before);
+        if cluster.is_placed("g0") && cluster.is_placed("g1") {
+            return (Some(second - 60), cluster.placed.len() - 2 - n_before);
         }
         let due: Vec<String> =
             ends.iter().filter(|(_, at)| **at <= second).map(|(name, _)| name.clone()).collect();
         for name in due {
             ends.remove(&name);
-            end(&mut world, &name);
+            end(&mut cluster, &name);
         }
         // So many wait at any time.
-        let waiting = world.pods.values().filter(|pod| !pod.is_assigned()).count();
+        let waiting = cluster.pods.values().filter(|pod| !pod.is_assigned()).count();
         for _ in waiting..8 {
             n_small += 1;
-            add(&mut world, &format!("s{n_small}"));
+            add(&mut cluster, &format!("s{n_small}"));
         }
-        let before: BTreeSet<String> = world.placed.keys().cloned().collect();
-        world.wait(1);
-        let new = world.placed.keys().filter(|name| !before.contains(*name));
-        let small = new.filter(|name| name.starts_with('s'));
+        let before = cluster.placed.clone();
+        wait(&mut cluster, 1);
+        let small = cluster.placed.difference(&before).filter(|name| name.starts_with('s'));
         ends.extend(small.map(|name| (name.clone(), second + runs_for(name))));
     }
-    (None, world.placed.len() - n_before)
+    (None, cluster.placed.len() - n_before)
 }
 
 /// The wait of a gang for two whole nodes of four among small pods that run for 30 to 50 seconds.
 fn wait_of_gang(longest_hold: u64) -> (Option<u64>, usize) {
-    let add = |world: &mut World, name: &str| {
+    let add = |cluster: &mut LiveCluster, name: &str| {
         if name.starts_with('g') {
-            world.add(&member(name, 4, "g"));
+            cluster.apply(&format!("pod {name} cpu=4 group=g"));
         } else {
-            world.add(&ask(name, 1));
+            cluster.apply(&format!("pod {name} cpu=1"));
         }
     };
     let runs_for = |name: &str| 30 + name.len() as u64 * 7 % 21;
-    wait_in_stream(World::new(longest_hold, &[(4, 0); 4]), 1000, add, runs_for, World::end)
+    wait_in_stream(
+        cluster_with(longest_hold, &[(4, 0); 4]),
+        1000,
+        add,
+        runs_for,
+        LiveCluster::delete,
+    )
 }
 
 #[test]
@@ -316,31 +179,32 @@ impl Case {
 
     /// After how many ends the gang is placed, and how many small pods are by then.
     fn play(&self, longest_hold: u64, with_small: bool) -> (Option<usize>, usize) {
-        let mut world = World::new(longest_hold, &self.nodes);
+        let mut cluster = cluster_with(longest_hold, &self.nodes);
         for (at, (cpu, node)) in self.running.iter().enumerate() {
-            world.run(&ask(&format!("r{at}"), *cpu), *node, 10_000 - at as u64 * 100);
+            run(&mut cluster, &format!("r{at} cpu={cpu}"), *node, 10_000 - at as i64 * 100);
         }
-        world.group("g", self.min_count, self.in_one_zone);
+        let topology = if self.in_one_zone { "topology=zone" } else { "" };
+        cluster.apply(&format!("podgroup g min={} {topology}", self.min_count));
         for (at, cpu) in self.members.iter().enumerate() {
-            world.add(&member(&format!("g{at}"), *cpu, "g"));
+            cluster.apply(&format!("pod g{at} cpu={cpu} group=g"));
         }
-        world.wait(2);
+        wait(&mut cluster, 2);
         for ended in 0..=self.running.len() {
-            let n_members = world.placed.keys().filter(|name| name.starts_with('g')).count();
+            let n_members = cluster.placed.iter().filter(|name| name.starts_with('g')).count();
             if n_members >= self.min_count {
-                return (Some(ended), world.placed.len() - n_members);
+                return (Some(ended), cluster.placed.len() - n_members);
             }
             if with_small && let Some(cpu) = self.small.get(ended) {
-                world.add(&ask(&format!("s{ended}"), *cpu));
+                cluster.apply(&format!("pod s{ended} cpu={cpu}"));
             }
             // Longer than any backoff.
-            world.wait(15);
+            wait(&mut cluster, 15);
             if ended < self.running.len() {
-                world.end(&format!("r{ended}"));
-                world.wait(15);
+                cluster.delete(&format!("r{ended}"));
+                wait(&mut cluster, 15);
             }
         }
-        (None, world.placed.len())
+        (None, cluster.placed.len())
     }
 }
 
@@ -369,181 +233,168 @@ fn smaller_pods_do_not_delay_the_gang() {
 }
 
 /// A node of four with a pod of two on it, a gang that wants all of it, and a small pod that comes later.
-fn blocked(longest_hold: u64) -> World {
-    blocked_in(World::new(longest_hold, &[(4, 0)]))
+fn blocked(longest_hold: u64) -> LiveCluster {
+    blocked_in(cluster_with(longest_hold, &[(4, 0)]))
 }
 
-fn blocked_in(mut world: World) -> World {
-    world.run(&ask("r", 2), 0, 100);
-    world.group("g", 1, false);
-    world.add(&member("g0", 4, "g"));
-    world.wait(1);
-    world.add(&ask("s", 2));
-    world.wait(30);
-    world
+fn blocked_in(mut cluster: LiveCluster) -> LiveCluster {
+    run(&mut cluster, "r cpu=2", 0, 100);
+    cluster.apply("podgroup g min=1; pod g0 cpu=4 group=g");
+    wait(&mut cluster, 1);
+    cluster.apply("pod s cpu=2");
+    wait(&mut cluster, 30);
+    cluster
 }
 
 #[test]
 fn room_is_held_for_a_while_only() {
-    let mut world = blocked(100);
-    assert!(!world.is_placed("s"), "it would delay the gang");
-    world.wait(60);
-    assert!(!world.is_placed("s"));
-    world.wait(30);
-    assert!(world.is_placed("s"), "the gang has had its time");
+    let mut cluster = blocked(100);
+    assert!(!cluster.is_placed("s"), "it would delay the gang");
+    wait(&mut cluster, 60);
+    assert!(!cluster.is_placed("s"));
+    wait(&mut cluster, 30);
+    assert!(cluster.is_placed("s"), "the gang has had its time");
     assert!(blocked(0).is_placed("s"), "nothing is held");
 }
 
 #[test]
 fn after_a_hold_in_vain_nothing_is_held_for_as_long() {
-    let mut world = blocked(100);
-    world.wait(100);
-    assert!(world.is_placed("s"), "the gang has had its time");
-    world.end("s");
-    world.wait(30);
-    world.group("h", 1, false);
-    world.add(&member("h0", 4, "h"));
-    world.wait(2);
-    world.add(&ask("t", 2));
-    world.wait(2);
-    assert!(world.is_placed("t"), "no gang holds room now");
-    world.end("h0");
+    let mut cluster = blocked(100);
+    wait(&mut cluster, 100);
+    assert!(cluster.is_placed("s"), "the gang has had its time");
+    cluster.delete("s");
+    wait(&mut cluster, 30);
+    cluster.apply("podgroup h min=1; pod h0 cpu=4 group=h");
+    wait(&mut cluster, 2);
+    cluster.apply("pod t cpu=2");
+    wait(&mut cluster, 2);
+    assert!(cluster.is_placed("t"), "no gang holds room now");
+    cluster.delete("h0");
     // When something changes for it, the first gang comes back, and holds room again when both pauses are over.
-    world.wait(200);
-    world.end("t");
-    world.wait(15);
-    world.add(&ask("u", 2));
-    world.wait(15);
-    assert!(!world.is_placed("u") && !world.is_placed("g0"), "the gang holds room again");
+    wait(&mut cluster, 200);
+    cluster.delete("t");
+    wait(&mut cluster, 15);
+    cluster.apply("pod u cpu=2");
+    wait(&mut cluster, 15);
+    assert!(!cluster.is_placed("u") && !cluster.is_placed("g0"), "the gang holds room again");
 }
 
 /// What the gang has held so far counts when it evicts pods there, until they are gone.
 #[test]
 fn a_gang_that_begins_to_evict_pods_keeps_its_places() {
-    let mut world = World::with(HOUR, &[(4, 0)], true);
-    world.run(&Ask { priority: 10, ..ask("x", 2) }, 0, 100);
-    world.run(&ask("y", 2), 0, 100);
-    world.group("g", 1, false);
-    let spec = json!({"schedulingPolicy": {"gang": {"minCount": 1}}, "priority": 10});
-    world.handle(object_applied(pod_group("g", spec)));
-    world.add(&Ask { priority: 10, ..member("g0", 4, "g") });
-    world.wait(1);
-    world.add(&Ask { priority: 10, ..ask("s", 2) });
-    world.wait(15);
-    assert!(!world.is_placed("s") && world.evicted.is_empty());
-    world.end("x");
-    world.wait(15);
-    assert_eq!(world.evicted.len(), 1, "the other one can be evicted");
-    assert!(!world.is_placed("s"), "it would take the room for which a pod is evicted");
-    for (token, pod) in std::mem::take(&mut world.evicted) {
-        world.handle(Input::PodEvicted { token, result: Ok(EvictionOutcome::Deleted) });
-        world.end(&pod.name);
+    let mut cluster = cluster_of(engine(HOUR, true, Extenders::default()), &[(4, 0)]);
+    cluster.victims_stay = true;
+    run(&mut cluster, "x cpu=2 priority=10", 0, 100);
+    run(&mut cluster, "y cpu=2", 0, 100);
+    cluster.apply("podgroup g min=1 priority=10; pod g0 cpu=4 group=g priority=10");
+    wait(&mut cluster, 1);
+    cluster.apply("pod s cpu=2 priority=10");
+    wait(&mut cluster, 15);
+    assert!(!cluster.is_placed("s") && cluster.evicted.is_empty());
+    cluster.delete("x");
+    wait(&mut cluster, 15);
+    assert_eq!(cluster.evicted.len(), 1, "the other one can be evicted");
+    assert!(!cluster.is_placed("s"), "it would take the room for which a pod is evicted");
+    for pod in std::mem::take(&mut cluster.evicted) {
+        cluster.delete(&pod);
     }
-    world.wait(15);
-    assert!(world.is_placed("g0") && !world.is_placed("s"));
+    wait(&mut cluster, 15);
+    assert!(cluster.is_placed("g0") && !cluster.is_placed("s"));
 }
 
 #[test]
 fn a_gang_that_is_gone_or_changed_holds_nothing() {
-    let mut world = blocked(HOUR);
-    world.end("g0");
-    world.wait(15);
-    assert!(world.is_placed("s"), "the gang's pods are gone");
+    let mut cluster = blocked(HOUR);
+    cluster.delete("g0");
+    wait(&mut cluster, 15);
+    assert!(cluster.is_placed("s"), "the gang's pods are gone");
 
-    let mut world = blocked(HOUR);
-    world.group("g", 2, false);
-    world.wait(15);
-    assert!(world.is_placed("s"), "the gang asks for something else, and is not complete");
+    let mut cluster = blocked(HOUR);
+    cluster.apply("podgroup g min=2");
+    wait(&mut cluster, 15);
+    assert!(cluster.is_placed("s"), "the gang asks for something else, and is not complete");
 
-    let mut world = blocked(HOUR);
-    world.end("r");
-    world.wait(15);
-    assert!(world.is_placed("g0") && !world.is_placed("s"), "the gang has what it waited for");
+    let mut cluster = blocked(HOUR);
+    cluster.delete("r");
+    wait(&mut cluster, 15);
+    assert!(cluster.is_placed("g0") && !cluster.is_placed("s"), "the gang has what it waited for");
 }
 
 #[test]
 fn more_important_work_is_not_held_back() {
-    let mut world = blocked(HOUR);
-    world.add(&Ask { priority: 1, ..ask("t", 2) });
-    world.wait(1);
-    assert!(world.is_placed("t"));
+    let mut cluster = blocked(HOUR);
+    cluster.apply("pod t cpu=2 priority=1");
+    wait(&mut cluster, 1);
+    assert!(cluster.is_placed("t"));
 
     // A more important gang takes over, and needs less.
-    let mut world = World::new(HOUR, &[(4, 0), (2, 0)]);
-    world.run(&ask("r", 2), 0, 100);
-    world.run(&ask("q", 1), 1, 200);
-    world.group("g", 1, false);
-    world.add(&member("g0", 4, "g"));
-    world.wait(1);
-    world.group("h", 1, false);
-    world.add(&Ask { priority: 5, ..member("h0", 4, "h") });
-    world.wait(15);
+    let mut cluster = cluster_with(HOUR, &[(4, 0), (2, 0)]);
+    run(&mut cluster, "r cpu=2", 0, 100);
+    run(&mut cluster, "q cpu=1", 1, 200);
+    cluster.apply("podgroup g min=1; pod g0 cpu=4 group=g");
+    wait(&mut cluster, 1);
+    cluster.apply("podgroup h min=1; pod h0 cpu=4 group=h priority=5");
+    wait(&mut cluster, 15);
     // The other one holds nothing any more, and gets the room only when this one has had it.
-    world.end("r");
-    world.wait(15);
-    assert!(world.is_placed("h0") && !world.is_placed("g0"));
-    world.end("h0");
-    world.wait(400);
-    assert!(world.is_placed("g0"));
+    cluster.delete("r");
+    wait(&mut cluster, 15);
+    assert!(cluster.is_placed("h0") && !cluster.is_placed("g0"));
+    cluster.delete("h0");
+    wait(&mut cluster, 400);
+    assert!(cluster.is_placed("g0"));
 }
 
 #[test]
 fn a_gang_that_held_room_in_vain_rests_once_more_while_others_may() {
-    let mut world = blocked(100);
+    let mut cluster = blocked(100);
     // The pause ends about 200 seconds after the beginning, the rest of this gang about 300.
-    world.wait(200);
-    world.end("s");
-    world.wait(15);
-    world.add(&ask("t", 2));
-    world.wait(15);
-    assert!(world.is_placed("t"), "only other gangs may hold room");
+    wait(&mut cluster, 200);
+    cluster.delete("s");
+    wait(&mut cluster, 15);
+    cluster.apply("pod t cpu=2");
+    wait(&mut cluster, 15);
+    assert!(cluster.is_placed("t"), "only other gangs may hold room");
 }
 
 #[test]
 fn a_gang_that_would_never_fit_holds_nothing() {
-    let mut world = World::new(HOUR, &[(4, 0)]);
-    world.run(&ask("r", 2), 0, 100);
-    world.group("g", 1, false);
-    world.add(&member("g0", 5, "g"));
-    world.wait(1);
-    world.add(&ask("s", 2));
-    world.wait(1);
-    assert!(world.is_placed("s"));
+    let mut cluster = cluster_with(HOUR, &[(4, 0)]);
+    run(&mut cluster, "r cpu=2", 0, 100);
+    cluster.apply("podgroup g min=1; pod g0 cpu=5 group=g");
+    wait(&mut cluster, 1);
+    cluster.apply("pod s cpu=2");
+    wait(&mut cluster, 1);
+    assert!(cluster.is_placed("s"));
     // Pods that run until somebody ends them are not waited for; those of jobs are.
     for (kind, ends) in [("ReplicaSet", false), ("Node", false), ("Job", true)] {
-        let mut world = World::new(HOUR, &[(4, 0)]);
-        let mut owned = ask("r", 2).json(Some("n0"), None);
-        owned["metadata"]["ownerReferences"] = json!([
-            {"apiVersion": "v1", "kind": kind, "name": "r", "uid": "r", "controller": true},
-        ]);
-        world.handle(pod_applied(&owned));
-        world.group("g", 1, false);
-        world.add(&member("g0", 4, "g"));
-        world.wait(1);
-        world.add(&ask("s", 2));
-        world.wait(1);
-        assert_eq!(world.is_placed("s"), !ends, "{kind}");
+        let mut cluster = cluster_with(HOUR, &[(4, 0)]);
+        let owner =
+            json!({"apiVersion": "v1", "kind": kind, "name": "r", "uid": "r", "controller": true});
+        let owned = json!({"metadata": {"ownerReferences": [owner]}});
+        cluster.apply(&format!("pod r cpu=2 node=n0 {owned}"));
+        cluster.apply("podgroup g min=1; pod g0 cpu=4 group=g");
+        wait(&mut cluster, 1);
+        cluster.apply("pod s cpu=2");
+        wait(&mut cluster, 1);
+        assert_eq!(cluster.is_placed("s"), !ends, "{kind}");
     }
 }
 
 /// Whether a small pod is placed that comes so many seconds after the pod has gone because of which the gang would never have fitted.
 fn comes_after(seconds: u64) -> bool {
-    let mut world = World::new(HOUR, &[(4, 0)]);
-    let mut endless = ask("r", 2).json(Some("n0"), None);
-    endless["metadata"]["ownerReferences"] = json!([
-        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true},
-    ]);
-    world.handle(pod_applied(&endless));
-    world.run(&ask("q", 2), 0, 100);
-    world.group("g", 1, false);
-    world.add(&member("g0", 4, "g"));
-    world.wait(5);
-    world.end("r");
-    world.wait(seconds);
-    world.add(&ask("s", 2));
-    world.wait(2);
-    assert!(!world.is_placed("g0"));
-    world.is_placed("s")
+    let mut cluster = cluster_with(HOUR, &[(4, 0)]);
+    let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true});
+    let endless = json!({"metadata": {"ownerReferences": [owner]}});
+    cluster.apply(&format!("pod r cpu=2 node=n0 {endless}"));
+    run(&mut cluster, "q cpu=2", 0, 100);
+    cluster.apply("podgroup g min=1; pod g0 cpu=4 group=g");
+    wait(&mut cluster, 5);
+    cluster.delete("r");
+    wait(&mut cluster, seconds);
+    cluster.apply("pod s cpu=2");
+    wait(&mut cluster, 2);
+    assert!(!cluster.is_placed("g0"));
+    cluster.is_placed("s")
 }
 
 #[test]
@@ -570,7 +421,7 @@ impl Extender for Onlooker {
 fn with_extenders_nothing_is_held() {
     let extenders = [Arc::new(Onlooker) as Arc<dyn Extender>].into_iter().collect();
     let engine = engine(HOUR, false, extenders);
-    assert!(blocked_in(World::of(engine, &[(4, 0)], false)).is_placed("s"));
+    assert!(blocked_in(cluster_of(engine, &[(4, 0)])).is_placed("s"));
     assert!(!blocked(HOUR).is_placed("s"), "without, the gang holds room");
 }
 
@@ -591,12 +442,12 @@ fn tried(engine: &mut Engine, now: Timestamp) -> BTreeMap<String, bool> {
 
 #[test]
 fn a_copy_has_a_head_of_its_own() {
-    let mut world = blocked(HOUR);
-    let later = world.now + Duration::from_secs(15);
-    let end = |pod: &str| Input::PodDeleted { namespace: "x".into(), name: pod.into() };
-    let t = Arc::new(Pod::from_value(&ask("t", 2).json(None, None)).unwrap());
+    let mut cluster = blocked(HOUR);
+    let later = cluster.now + Duration::from_secs(15);
+    let end = |pod: &str| Input::PodDeleted { namespace: "default".into(), name: pod.into() };
+    let t = testing::pod("t cpu=2").build();
 
-    let mut fork = world.engine.fork(world.now);
+    let mut fork = cluster.engine.fork(cluster.now);
     fork.handle(Input::PodApplied(t), later);
     let placed = tried(&mut fork, later);
     assert_eq!(placed.get("t"), Some(&false), "the copy holds the room: {placed:?}");
@@ -604,16 +455,16 @@ fn a_copy_has_a_head_of_its_own() {
     let placed = tried(&mut fork, later + Duration::from_secs(15));
     assert_eq!(placed.get("g0"), Some(&true), "and gives it to the gang: {placed:?}");
 
-    let mut fork = world.engine.fork(world.now);
+    let mut fork = cluster.engine.fork(cluster.now);
     let expired = later + Duration::from_secs(HOUR);
     let placed = tried(&mut fork, expired);
     assert_eq!(placed.get("s"), Some(&true), "a hold ends in the copy, too: {placed:?}");
 
-    world.wait(30);
-    assert!(!world.is_placed("s") && !world.is_placed("g0"), "nothing of it has happened");
-    world.end("r");
-    world.wait(15);
-    assert!(world.is_placed("g0") && !world.is_placed("s"));
+    wait(&mut cluster, 30);
+    assert!(!cluster.is_placed("s") && !cluster.is_placed("g0"), "nothing of it has happened");
+    cluster.delete("r");
+    wait(&mut cluster, 15);
+    assert!(cluster.is_placed("g0") && !cluster.is_placed("s"));
 }
 
 /// Another scheduler takes over: it knows what the API server has, which is nothing of what was held.
@@ -621,18 +472,18 @@ fn a_copy_has_a_head_of_its_own() {
 fn after_a_take_over_the_gang_holds_room_once_it_was_refused() {
     let before = blocked(HOUR);
     let take_over = |names: [&str; 3]| {
-        let mut world = World::new(HOUR, &[(4, 0)]);
-        world.group("g", 1, false);
+        let mut cluster = cluster_with(HOUR, &[(4, 0)]);
+        cluster.apply("podgroup g min=1");
         for name in names {
-            world.handle(Input::PodApplied(before.pods[name].clone()));
+            cluster.handle(Input::PodApplied(before.pods[name].clone()));
         }
-        world.wait(30);
-        world
+        wait(&mut cluster, 30);
+        cluster
     };
-    let mut world = take_over(["r", "g0", "s"]);
-    assert!(!world.is_placed("s"), "the gang was tried first");
-    world.end("r");
-    world.wait(15);
-    assert!(world.is_placed("g0"));
+    let mut cluster = take_over(["r", "g0", "s"]);
+    assert!(!cluster.is_placed("s"), "the gang was tried first");
+    cluster.delete("r");
+    wait(&mut cluster, 15);
+    assert!(cluster.is_placed("g0"));
     assert!(take_over(["r", "s", "g0"]).is_placed("s"), "nobody was refused before");
 }

@@ -3,81 +3,41 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::group_world::GroupWorld;
 use kube_scheduler_api_types::Object;
+use kube_scheduler_api_types::well_known::ZONE;
 use kube_scheduler_engine::Input;
-use kube_scheduler_tests::fixtures::{GANG_GATES, gates, node_applied, pod_group};
+use kube_scheduler_framework::testing;
+use kube_scheduler_tests::fixtures::GANG_GATES;
+use kube_scheduler_tests::live_cluster::LiveCluster;
 use serde_json::{Value, json};
+
+use super::group_cluster;
 
 const WITHOUT_GANGS: [&str; 2] = ["GenericWorkload", "TopologyAwareWorkloadScheduling"];
 
-/// An engine with a node in each of two zones, and one in none.
-struct World(GroupWorld);
-
-impl Deref for World {
-    type Target = GroupWorld;
-
-    fn deref(&self) -> &GroupWorld {
-        &self.0
-    }
+/// A node in each of two zones, and one in none. In each test the pod `bystander` is of no group, and has to be bound whatever happens
+/// to the others.
+fn cluster(on: &[&str], plans_gangs_exactly: bool) -> LiveCluster {
+    let profiles = json!([{"schedulerName": "default-scheduler"}, {"schedulerName": "other"}]);
+    let mut cluster = group_cluster(&profiles, on, plans_gangs_exactly);
+    cluster.apply("node a cpu=16 zone=a; node b cpu=16 zone=b; node c cpu=16");
+    cluster
 }
 
-impl DerefMut for World {
-    fn deref_mut(&mut self) -> &mut GroupWorld {
-        &mut self.0
+/// Each of these pods has an event, and a condition, with this text; the PodGroup has a condition with its text.
+fn expect_reasons(cluster: &LiveCluster, members: &[&str], text: &str, of_group: Option<&str>) {
+    for member in members {
+        assert!(cluster.says(member, text), "{member}: {text}: {:#?}", cluster.log);
     }
-}
-
-impl World {
-    fn new(on: &[&str], plans_gangs_exactly: bool) -> Self {
-        let profiles = json!([{"schedulerName": "default-scheduler"}, {"schedulerName": "other"}]);
-        let mut world =
-            Self(GroupWorld::new(&profiles, gates(on.iter().copied()), plans_gangs_exactly));
-        for (name, labels) in
-            [("a", json!({"zone": "a"})), ("b", json!({"zone": "b"})), ("c", json!({}))]
-        {
-            let node = json!({
-                "metadata": {"name": name, "labels": labels},
-                "status": {"allocatable": {"cpu": "16", "memory": "64Gi", "pods": "100"}},
-            });
-            world.handle(node_applied(&node));
-        }
-        world
-    }
-
-    fn pod(&mut self, name: &str, spec: &Value) {
-        self.0.pod(name, &json!({"spec": spec}));
-    }
-
-    fn member(&mut self, name: &str) {
-        self.pod(name, &json!({"schedulingGroup": {"podGroupName": "g"}}));
-    }
-
-    /// A pod of no group, which has to be bound whatever happens to the others.
-    fn bystander(&mut self) {
-        self.pod("bystander", &json!({}));
-    }
-
-    fn group(&mut self, min_count: u32, topology: Option<&str>) {
-        self.handle(Input::ObjectApplied(group(min_count, topology)));
-    }
-
-    /// Each of these pods has an event, and a condition, with this text; the PodGroup has a condition with its text.
-    fn expect_reasons(&self, members: &[&str], text: &str, of_group: Option<&str>) {
-        for member in members {
-            assert!(self.says(member, text), "{member}: {text}: {:#?}", self.log);
-        }
-        if let Some(text) = of_group {
-            let is_condition = |line: &&String| {
-                line.contains("PodGroup x/g") && line.contains("\"status\":\"False\"")
-            };
-            let said = self.log.iter().filter(is_condition).any(|line| line.contains(text));
-            assert!(said, "{text}: {:#?}", self.log);
-        }
+    if let Some(text) = of_group {
+        let is_condition = |line: &&String| {
+            line.contains("PodGroup default/g") && line.contains("\"status\":\"False\"")
+        };
+        let said = cluster.log.iter().filter(is_condition).any(|line| line.contains(text));
+        assert!(said, "{text}: {:#?}", cluster.log);
     }
 }
 
@@ -85,11 +45,11 @@ impl World {
 fn beta_group(change: impl FnOnce(&mut Value)) -> Arc<Object> {
     let mut object = json!({
         "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
-        "metadata": {"namespace": "x", "name": "g", "uid": "g", "generation": 1},
+        "metadata": {"namespace": "default", "name": "g", "uid": "g", "generation": 1},
         "spec": {
             "workloadRef": {"workloadName": "train", "templateName": "workers"},
             "schedulingPolicy": {"gang": {"minCount": 2}},
-            "schedulingConstraints": {"topology": [{"key": "zone"}]},
+            "schedulingConstraints": {"topology": [{"key": ZONE}]},
             "resourceClaims": [{"name": "link", "resourceClaimTemplateName": "one-link"}],
             "disruptionMode": {"all": {}},
             "priorityClassName": "high", "priority": 7, "preemptionPolicy": "PreemptLowerPriority",
@@ -106,146 +66,137 @@ fn beta_group(change: impl FnOnce(&mut Value)) -> Arc<Object> {
     Arc::new(Object::from_value(object).unwrap())
 }
 
-fn group(min_count: u32, topology: Option<&str>) -> Arc<Object> {
-    let constraints = topology.map(|key| json!({"topology": [{"key": key}]}));
-    let spec = json!({
-        "schedulingPolicy": {"gang": {"minCount": min_count}}, "schedulingConstraints": constraints,
-    });
-    Arc::new(Object::from_value(pod_group("g", spec)).unwrap())
-}
-
 const BOTH_MODES: [bool; 2] = [false, true];
 
 #[test]
 fn a_group_that_does_not_exist_is_waited_for() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&GANG_GATES, is_exact);
-        world.member("m0");
-        world.member("m1");
-        world.bystander();
-        world.now = world.now + Duration::from_secs(29);
-        world.handle(Input::TimePassed);
-        assert_eq!(world.log, Vec::<String>::new(), "it may come yet");
-        world.run();
-        assert_eq!(world.bound(), ["bystander"]);
-        assert_eq!(world.engine.queue().pending_counts().gated, 2, "where operators see it");
+        let mut cluster = cluster(&GANG_GATES, is_exact);
+        cluster.apply("pod m0 cpu=1 group=g; pod m1 cpu=1 group=g; pod bystander cpu=1");
+        cluster.now = cluster.now + Duration::from_secs(29);
+        cluster.handle(Input::TimePassed);
+        assert_eq!(cluster.log, Vec::<String>::new(), "it may come yet");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander"]);
+        assert_eq!(cluster.engine.queue().pending_counts().gated, 2, "where operators see it");
         let text = "waiting for the pod group \\\"g\\\", which does not exist";
-        world.expect_reasons(&["m0", "m1"], text, None);
-        let n_said = world.log.iter().filter(|line| line.contains(text)).count();
-        assert_eq!(n_said, 4, "once for each member: {:#?}", world.log);
-        world.group(2, None);
-        world.run();
-        assert_eq!(world.bound(), ["bystander", "m0", "m1"]);
+        expect_reasons(&cluster, &["m0", "m1"], text, None);
+        let n_said = cluster.log.iter().filter(|line| line.contains(text)).count();
+        assert_eq!(n_said, 4, "once for each member: {:#?}", cluster.log);
+        cluster.apply("podgroup g min=2");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander", "m0", "m1"]);
     }
 }
 
 #[test]
 fn where_nothing_waits_for_the_group_its_absence_is_an_error() {
-    let mut world = World::new(&WITHOUT_GANGS, false);
-    world.member("m0");
-    world.bystander();
-    world.run();
-    assert_eq!(world.bound(), ["bystander"]);
-    world.expect_reasons(&["m0"], "podgroup.scheduling.k8s.io \\\"g\\\" not found", None);
+    let mut cluster = cluster(&WITHOUT_GANGS, false);
+    cluster.apply("pod m0 cpu=1 group=g; pod bystander cpu=1");
+    cluster.run();
+    assert_eq!(cluster.bound(), ["bystander"]);
+    expect_reasons(&cluster, &["m0"], "podgroup.scheduling.k8s.io \\\"g\\\" not found", None);
 }
 
 #[test]
 fn a_group_that_is_deleted_half_way_fails_its_members_until_it_is_back() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&GANG_GATES, is_exact);
-        world.group(2, None);
-        world.member("m0");
-        world.member("m1");
-        world.bystander();
+        let mut cluster = cluster(&GANG_GATES, is_exact);
+        cluster.apply(
+            "podgroup g min=2; pod m0 cpu=1 group=g; pod m1 cpu=1 group=g; pod bystander cpu=1",
+        );
         // The members are ready to be tried.
-        world.handle(Input::ObjectDeleted(group(2, None)));
-        world.run();
-        assert_eq!(world.bound(), ["bystander"]);
-        world.expect_reasons(&["m0", "m1"], "podgroup.scheduling.k8s.io \\\"g\\\" not found", None);
-        world.group(2, None);
-        world.run();
-        assert_eq!(world.bound(), ["bystander", "m0", "m1"]);
+        cluster.handle(Input::ObjectDeleted(testing::object("podgroup g min=2").build()));
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander"]);
+        expect_reasons(
+            &cluster,
+            &["m0", "m1"],
+            "podgroup.scheduling.k8s.io \\\"g\\\" not found",
+            None,
+        );
+        cluster.apply("podgroup g min=2");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander", "m0", "m1"]);
     }
 }
 
 #[test]
 fn a_group_that_is_changed_half_way_counts_as_it_is() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&GANG_GATES, is_exact);
-        world.group(2, None);
-        world.member("m0");
-        world.member("m1");
-        world.bystander();
-        world.group(3, None);
-        world.run();
-        assert_eq!(world.bound(), ["bystander"]);
-        world.expect_reasons(
+        let mut cluster = cluster(&GANG_GATES, is_exact);
+        cluster.apply(
+            "podgroup g min=2; pod m0 cpu=1 group=g; pod m1 cpu=1 group=g; pod bystander cpu=1",
+        );
+        cluster.apply("podgroup g min=3");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander"]);
+        expect_reasons(
+            &cluster,
             &["m0", "m1"],
             "pod group is unschedulable",
             Some("pod group is unschedulable"),
         );
-        world.member("m2");
-        world.run();
-        assert_eq!(world.bound(), ["bystander", "m0", "m1", "m2"]);
+        cluster.apply("pod m2 cpu=1 group=g");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander", "m0", "m1", "m2"]);
     }
 }
 
 #[test]
 fn a_group_of_a_later_version_is_bound() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&GANG_GATES, is_exact);
-        world.handle(Input::ObjectApplied(beta_group(|_| ())));
-        world.member("m0");
-        world.member("m1");
-        world.run();
-        assert_eq!(world.bound(), ["m0", "m1"]);
+        let mut cluster = cluster(&GANG_GATES, is_exact);
+        cluster.handle(Input::ObjectApplied(beta_group(|_| ())));
+        cluster.apply("pod m0 cpu=1 group=g; pod m1 cpu=1 group=g");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["m0", "m1"]);
     }
 }
 
 #[test]
 fn a_group_that_cannot_be_read_is_waited_for_until_it_is_mended() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&GANG_GATES, is_exact);
+        let mut cluster = cluster(&GANG_GATES, is_exact);
         let mode = json!({"some": {}});
-        world.handle(Input::ObjectApplied(beta_group(|group| {
+        cluster.handle(Input::ObjectApplied(beta_group(|group| {
             group["spec"]["disruptionMode"] = mode
         })));
-        world.member("m0");
-        world.member("m1");
-        world.bystander();
-        world.run();
-        assert_eq!(world.bound(), ["bystander"]);
-        let text = "the pod group cannot be read: podgroup x/g: spec.disruptionMode: unknown field `some`, \
+        cluster.apply("pod m0 cpu=1 group=g; pod m1 cpu=1 group=g; pod bystander cpu=1");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander"]);
+        let text = "the pod group cannot be read: podgroup default/g: spec.disruptionMode: unknown field `some`, \
                     expected `single` or `all`";
-        world.expect_reasons(&["m0", "m1"], text, None);
-        world.handle(Input::ObjectApplied(beta_group(|_| ())));
-        world.run();
-        assert_eq!(world.bound(), ["bystander", "m0", "m1"]);
+        expect_reasons(&cluster, &["m0", "m1"], text, None);
+        cluster.handle(Input::ObjectApplied(beta_group(|_| ())));
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander", "m0", "m1"]);
     }
 }
 
 #[test]
 fn members_are_tried_as_soon_as_a_lower_minimum_has_them_all() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&GANG_GATES, is_exact);
-        world.group(5, None);
+        let mut cluster = cluster(&GANG_GATES, is_exact);
+        cluster.apply("podgroup g min=5");
         for name in ["m0", "m1", "m2"] {
-            world.member(name);
+            cluster.apply(&format!("pod {name} cpu=1 group=g"));
         }
-        world.run();
-        assert_eq!(world.bound(), Vec::<&str>::new());
-        world.group(4, None);
-        world.run();
-        assert_eq!(world.bound(), Vec::<&str>::new(), "one is missing still");
-        world.expect_reasons(
+        cluster.run();
+        assert_eq!(cluster.bound(), Vec::<&str>::new());
+        cluster.apply("podgroup g min=4");
+        cluster.run();
+        assert_eq!(cluster.bound(), Vec::<&str>::new(), "one is missing still");
+        expect_reasons(
+            &cluster,
             &["m0", "m1", "m2"],
             "\\\"g\\\": it needs 4",
             Some("it needs 4, and 3 exist"),
         );
-        world.group(3, None);
-        assert_eq!(world.engine.queue().pending_counts().gated, 0, "woken by the change");
-        world.run();
-        assert_eq!(world.bound(), ["m0", "m1", "m2"]);
+        cluster.apply("podgroup g min=3");
+        assert_eq!(cluster.engine.queue().pending_counts().gated, 0, "woken by the change");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["m0", "m1", "m2"]);
     }
 }
 
@@ -253,20 +204,16 @@ fn members_are_tried_as_soon_as_a_lower_minimum_has_them_all() {
 #[test]
 fn members_that_do_not_fit_are_bound_once_fewer_are_enough() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&GANG_GATES, is_exact);
-        world.group(3, Some("zone"));
+        let mut cluster = cluster(&GANG_GATES, is_exact);
+        cluster.apply("podgroup g min=3 topology=zone");
         for name in ["m0", "m1", "m2"] {
-            let containers = json!([{"name": "c", "resources": {"requests": {"cpu": "7"}}}]);
-            world.pod(
-                name,
-                &json!({"schedulingGroup": {"podGroupName": "g"}, "containers": containers}),
-            );
+            cluster.apply(&format!("pod {name} cpu=7 group=g"));
         }
-        world.run();
-        assert_eq!(world.bound(), Vec::<&str>::new());
-        world.group(2, Some("zone"));
-        world.run();
-        assert_eq!(world.bound(), ["m0", "m1"]);
+        cluster.run();
+        assert_eq!(cluster.bound(), Vec::<&str>::new());
+        cluster.apply("podgroup g min=2 topology=zone");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["m0", "m1"]);
     }
 }
 
@@ -274,123 +221,112 @@ fn members_that_do_not_fit_are_bound_once_fewer_are_enough() {
 #[test]
 fn a_higher_minimum_counts_for_those_that_come() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&GANG_GATES, is_exact);
-        world.group(2, None);
-        world.member("m0");
-        world.member("m1");
-        world.run();
-        world.group(4, None);
-        world.member("m2");
-        world.bystander();
-        world.run();
-        assert_eq!(world.bound(), ["bystander", "m0", "m1"]);
-        world.expect_reasons(&["m2"], "it needs 4", None);
-        world.member("m3");
-        world.run();
-        assert_eq!(world.bound(), ["bystander", "m0", "m1", "m2", "m3"]);
+        let mut cluster = cluster(&GANG_GATES, is_exact);
+        cluster.apply("podgroup g min=2; pod m0 cpu=1 group=g; pod m1 cpu=1 group=g");
+        cluster.run();
+        cluster.apply("podgroup g min=4; pod m2 cpu=1 group=g; pod bystander cpu=1");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander", "m0", "m1"]);
+        expect_reasons(&cluster, &["m2"], "it needs 4", None);
+        cluster.apply("pod m3 cpu=1 group=g");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander", "m0", "m1", "m2", "m3"]);
     }
 }
 
 #[test]
 fn a_minimum_above_the_members_is_waited_for() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&GANG_GATES, is_exact);
-        world.group(3, None);
-        world.member("m0");
-        world.member("m1");
-        world.bystander();
-        world.run();
-        assert_eq!(world.bound(), ["bystander"]);
-        assert_eq!(world.engine.queue().pending_counts().gated, 2, "where operators see it");
+        let mut cluster = cluster(&GANG_GATES, is_exact);
+        cluster.apply(
+            "podgroup g min=3; pod m0 cpu=1 group=g; pod m1 cpu=1 group=g; pod bystander cpu=1",
+        );
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander"]);
+        assert_eq!(cluster.engine.queue().pending_counts().gated, 2, "where operators see it");
         let text = "waiting for pods of the pod group \\\"g\\\": it needs 3";
-        world.expect_reasons(&["m0", "m1"], text, Some("it needs 3, and 2 exist"));
-        world.member("m2");
-        world.run();
-        assert_eq!(world.bound(), ["bystander", "m0", "m1", "m2"]);
+        expect_reasons(&cluster, &["m0", "m1"], text, Some("it needs 3, and 2 exist"));
+        cluster.apply("pod m2 cpu=1 group=g");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander", "m0", "m1", "m2"]);
     }
 }
 
 #[test]
 fn members_that_wait_say_so_once_however_many_come() {
-    let mut world = World::new(&GANG_GATES, false);
-    world.group(5, None);
+    let mut cluster = cluster(&GANG_GATES, false);
+    cluster.apply("podgroup g min=5");
     for n in 0..4 {
-        world.member(&format!("m{n}"));
-        world.run();
+        cluster.apply(&format!("pod m{n} cpu=1 group=g"));
+        cluster.run();
     }
-    let said = |what: &str| world.log.iter().filter(|line| line.starts_with(what)).count();
+    let said = |what: &str| cluster.log.iter().filter(|line| line.starts_with(what)).count();
     for n in 0..4 {
-        let counts = (said(&format!("event x/m{n} ")), said(&format!("patch x/m{n} ")));
-        assert_eq!(counts, (1, 1), "m{n}: {:#?}", world.log);
+        let counts = (said(&format!("event default/m{n} ")), said(&format!("patch default/m{n} ")));
+        assert_eq!(counts, (1, 1), "m{n}: {:#?}", cluster.log);
     }
-    assert!(world.log.iter().any(|line| line.contains("it needs 5, and 4 exist")));
+    assert!(cluster.log.iter().any(|line| line.contains("it needs 5, and 4 exist")));
 }
 
 #[test]
 fn a_topology_that_no_node_has_is_named() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&GANG_GATES, is_exact);
-        world.group(2, Some("nowhere"));
-        world.member("m0");
-        world.member("m1");
-        world.bystander();
-        world.run();
-        assert_eq!(world.bound(), ["bystander"]);
+        let mut cluster = cluster(&GANG_GATES, is_exact);
+        cluster
+            .apply("podgroup g min=2 topology=nowhere; pod m0 cpu=1 group=g; pod m1 cpu=1 group=g");
+        cluster.apply("pod bystander cpu=1");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander"]);
         let text = "no feasible placements found";
-        world.expect_reasons(&["m0", "m1"], text, Some(text));
+        expect_reasons(&cluster, &["m0", "m1"], text, Some(text));
     }
 }
 
 #[test]
 fn members_that_run_in_two_domains_contradict_the_topology() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&GANG_GATES, is_exact);
-        world.group(2, Some("zone"));
+        let mut cluster = cluster(&GANG_GATES, is_exact);
+        cluster.apply("podgroup g min=2 topology=zone");
         for (name, node) in [("r0", "a"), ("r1", "b")] {
-            world.pod(name, &json!({"nodeName": node, "schedulingGroup": {"podGroupName": "g"}}));
+            cluster.apply(&format!("pod {name} cpu=1 node={node} group=g"));
         }
-        world.member("m0");
-        world.bystander();
-        world.run();
-        assert_eq!(world.bound(), ["bystander", "r0", "r1"]);
+        cluster.apply("pod m0 cpu=1 group=g; pod bystander cpu=1");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander", "r0", "r1"]);
         let text = "more than 1 domain found for pod group: a, b";
-        world.expect_reasons(&["m0"], text, Some(text));
+        expect_reasons(&cluster, &["m0"], text, Some(text));
     }
 }
 
 #[test]
 fn members_for_different_schedulers_are_refused_together() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&GANG_GATES, is_exact);
-        world.group(2, None);
-        world.member("m0");
-        world.pod(
-            "m1",
-            &json!({"schedulerName": "other", "schedulingGroup": {"podGroupName": "g"}}),
-        );
-        world.bystander();
-        world.run();
-        assert_eq!(world.bound(), ["bystander"]);
+        let mut cluster = cluster(&GANG_GATES, is_exact);
+        cluster
+            .apply("podgroup g min=2; pod m0 cpu=1 group=g; pod m1 cpu=1 group=g scheduler=other");
+        cluster.apply("pod bystander cpu=1");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["bystander"]);
         let text = "all pods in a single pod group should have the same .spec.schedulerName set";
-        world.expect_reasons(&["m0", "m1"], text, Some(text));
+        expect_reasons(&cluster, &["m0", "m1"], text, Some(text));
     }
 }
 
 #[test]
 fn a_parent_does_not_count_and_the_log_says_so_once() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&GANG_GATES, is_exact);
+        let mut cluster = cluster(&GANG_GATES, is_exact);
         let mut notes_after = |uid: &'static str, parent: &'static str, generation: u32| {
-            world.handle(Input::ObjectApplied(beta_group(|group| {
+            cluster.handle(Input::ObjectApplied(beta_group(|group| {
                 group["metadata"]["uid"] = uid.into();
                 group["metadata"]["generation"] = generation.into();
                 group["spec"]["parentCompositePodGroupName"] = parent.into();
             })));
-            world.engine.drain_notes().collect::<Vec<String>>()
+            cluster.engine.drain_notes().collect::<Vec<String>>()
         };
         let text = |parent: &str| {
             format!(
-                "pod group x/g: its parent \"{parent}\" (parentCompositePodGroupName) is not considered: the group is scheduled \
+                "pod group default/g: its parent \"{parent}\" (parentCompositePodGroupName) is not considered: the group is scheduled \
                  as if it had none, and the parent's constraints do not hold"
             )
         };
@@ -398,18 +334,17 @@ fn a_parent_does_not_count_and_the_log_says_so_once() {
         assert_eq!(notes_after("g", "job", 2), [""; 0], "it has been said");
         assert_eq!(notes_after("other", "job", 1), [text("job")], "of another object");
         assert_eq!(notes_after("other", "task", 2), [text("task")], "of another parent");
-        world.member("m0");
-        world.member("m1");
-        world.run();
-        assert_eq!(world.bound(), ["m0", "m1"]);
+        cluster.apply("pod m0 cpu=1 group=g; pod m1 cpu=1 group=g");
+        cluster.run();
+        assert_eq!(cluster.bound(), ["m0", "m1"]);
     }
 }
 
 #[test]
 fn nothing_is_said_of_parents_where_groups_are_not_read() {
-    let mut world = World::new(&[], false);
-    world.handle(Input::ObjectApplied(beta_group(|group| {
+    let mut cluster = cluster(&[], false);
+    cluster.handle(Input::ObjectApplied(beta_group(|group| {
         group["spec"]["parentCompositePodGroupName"] = "job".into();
     })));
-    assert_eq!(world.engine.drain_notes().count(), 0);
+    assert_eq!(cluster.engine.drain_notes().count(), 0);
 }

@@ -5,15 +5,13 @@
 
 use std::sync::Arc;
 
-use super::group_world::GroupWorld;
 use kube_scheduler_api_types::Object;
-use kube_scheduler_config::FeatureGates;
 use kube_scheduler_engine::Input;
 use kube_scheduler_framework::ApiError;
-use kube_scheduler_tests::fixtures::{self, node_applied, object_applied, pod_group};
+use kube_scheduler_tests::live_cluster::LiveCluster;
 use serde_json::{Value, json};
 
-const LABEL: &str = "scheduling.x-k8s.io/pod-group";
+use super::group_cluster;
 
 /// As the documents of scheduler-plugins have it.
 fn enabled() -> Value {
@@ -23,343 +21,321 @@ fn enabled() -> Value {
     })
 }
 
-/// A world with the plugin and a node of so many CPUs.
-fn world(cpus: u32) -> GroupWorld {
-    world_with(json!([{"schedulerName": "default-scheduler", "plugins": enabled()}]), cpus)
+/// A cluster with the plugin and a node of so many CPUs. In each test the pod `bystander` is of no group, and has to be bound whatever
+/// happens to the others.
+fn cluster(cpus: u32) -> LiveCluster {
+    cluster_with_gates(&[], false, cpus)
 }
 
-fn world_with(profiles: Value, cpus: u32) -> GroupWorld {
-    let mut world = GroupWorld::new(&profiles, FeatureGates::default(), false);
-    node(&mut world, "a", cpus);
-    world
-}
-
-fn node(world: &mut GroupWorld, name: &str, cpus: u32) {
-    let node = json!({
-        "metadata": {"name": name},
-        "status": {"allocatable": {"cpu": cpus, "memory": "64Gi", "pods": "100"}},
-    });
-    world.handle(node_applied(&node));
+/// The same with these gates.
+fn cluster_with_gates(gates: &[&str], plans_gangs_exactly: bool, cpus: u32) -> LiveCluster {
+    let profiles = json!([{"schedulerName": "default-scheduler", "plugins": enabled()}]);
+    let mut cluster = group_cluster(&profiles, gates, plans_gangs_exactly);
+    cluster.apply(&format!("node a cpu={cpus}"));
+    cluster
 }
 
 fn group(name: &str, spec: Value) -> Arc<Object> {
     let object = json!({
         "apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
-        "metadata": {"namespace": "x", "name": name, "uid": name}, "spec": spec,
+        "metadata": {"namespace": "default", "name": name, "uid": name}, "spec": spec,
     });
     Arc::new(Object::from_value(object).unwrap())
 }
 
-fn apply_group(world: &mut GroupWorld, name: &str, spec: Value) {
-    world.handle(Input::ObjectApplied(group(name, spec)));
+fn apply_group(cluster: &mut LiveCluster, name: &str, spec: Value) {
+    cluster.handle(Input::ObjectApplied(group(name, spec)));
 }
 
-fn members(world: &mut GroupWorld, group: &str, n: usize) -> Vec<String> {
+/// A pod of a group, with more words.
+fn member(cluster: &mut LiveCluster, name: &str, group: &str, more: &str) {
+    cluster.apply(&format!("pod {name} cpu=1 label:scheduling.x-k8s.io/pod-group={group} {more}"));
+}
+
+fn members(cluster: &mut LiveCluster, group: &str, n: usize) -> Vec<String> {
     let names: Vec<String> = (0..n).map(|i| format!("{group}-{i}")).collect();
-    for name in &names {
-        world.pod(name, &json!({"metadata": {"labels": {LABEL: group}}}));
-    }
+    names.iter().for_each(|name| member(cluster, name, group, ""));
     names
 }
 
-fn delete_pod(world: &mut GroupWorld, name: &str) {
-    world.pods.remove(name);
-    world.handle(Input::PodDeleted { namespace: "x".into(), name: name.into() });
-}
-
-/// A pod of no group, which has to be bound whatever happens to the others.
-fn bystander(world: &mut GroupWorld) {
-    world.pod("bystander", &json!({}));
-}
-
-fn bound_of(world: &GroupWorld, group: &str) -> usize {
+fn bound_of(cluster: &LiveCluster, group: &str) -> usize {
     let prefix = format!("{group}-");
-    world.bound().iter().filter(|name| name.starts_with(&prefix)).count()
+    cluster.bound().iter().filter(|name| name.starts_with(&prefix)).count()
 }
 
 #[test]
 fn four_that_belong_together_do_not_start_where_three_fit() {
-    let mut world = world(3);
-    apply_group(&mut world, "train", json!({"minMember": 4}));
-    let names = members(&mut world, "train", 4);
-    world.run();
-    assert_eq!(world.bound(), Vec::<&str>::new());
+    let mut cluster = cluster(3);
+    apply_group(&mut cluster, "train", json!({"minMember": 4}));
+    let names = members(&mut cluster, "train", 4);
+    cluster.run();
+    assert_eq!(cluster.bound(), Vec::<&str>::new());
     let waits = "waiting for minCount pods from a gang to be scheduled";
-    let n_waiting = names.iter().filter(|name| world.says(name, waits)).count();
-    let n_unfit = names.iter().filter(|name| world.says(name, "1 Insufficient cpu")).count();
-    assert_eq!((n_waiting, n_unfit), (3, 1), "{:#?}", world.log);
+    let n_waiting = names.iter().filter(|name| cluster.says(name, waits)).count();
+    let n_unfit = names.iter().filter(|name| cluster.says(name, "1 Insufficient cpu")).count();
+    assert_eq!((n_waiting, n_unfit), (3, 1), "{:#?}", cluster.log);
     // The room is for others.
-    bystander(&mut world);
-    world.run();
-    assert_eq!(world.bound(), ["bystander"]);
-    node(&mut world, "b", 2);
-    world.run();
-    assert_eq!(bound_of(&world, "train"), 4, "{:#?}", world.log);
+    cluster.apply("pod bystander cpu=1");
+    cluster.run();
+    assert_eq!(cluster.bound(), ["bystander"]);
+    cluster.apply("node b cpu=2");
+    cluster.run();
+    assert_eq!(bound_of(&cluster, "train"), 4, "{:#?}", cluster.log);
     // The status of such a group is its controller's.
-    assert!(!world.log.iter().any(|line| line.contains("PodGroup")), "{:#?}", world.log);
+    assert!(!cluster.log.iter().any(|line| line.contains("PodGroup")), "{:#?}", cluster.log);
 }
 
 #[test]
 fn two_gangs_that_fit_one_at_a_time_run_one_after_the_other() {
-    let mut world = world(4);
+    let mut cluster = cluster(4);
     for gang in ["red", "blue"] {
-        apply_group(&mut world, gang, json!({"minMember": 3}));
+        apply_group(&mut cluster, gang, json!({"minMember": 3}));
     }
     // Their pods come in turn, so that each gang could have two of the four CPUs.
     for i in 0..3 {
         for gang in ["red", "blue"] {
-            let labels = json!({"metadata": {"labels": {LABEL: gang}}});
-            world.pod(&format!("{gang}-{i}"), &labels);
+            member(&mut cluster, &format!("{gang}-{i}"), gang, "");
         }
     }
-    world.run();
-    assert_eq!((bound_of(&world, "red"), bound_of(&world, "blue")), (3, 0), "{:#?}", world.log);
+    cluster.run();
+    assert_eq!(
+        (bound_of(&cluster, "red"), bound_of(&cluster, "blue")),
+        (3, 0),
+        "{:#?}",
+        cluster.log
+    );
     for i in 0..3 {
-        delete_pod(&mut world, &format!("red-{i}"));
+        cluster.delete(&format!("red-{i}"));
     }
-    world.run();
-    assert_eq!(bound_of(&world, "blue"), 3, "{:#?}", world.log);
+    cluster.run();
+    assert_eq!(bound_of(&cluster, "blue"), 3, "{:#?}", cluster.log);
 }
 
 #[test]
 fn more_pods_than_the_minimum_start_as_far_as_they_fit() {
-    let mut world = world(3);
-    apply_group(&mut world, "train", json!({"minMember": 2}));
-    members(&mut world, "train", 4);
-    world.run();
-    assert_eq!(bound_of(&world, "train"), 3);
-    node(&mut world, "b", 1);
-    world.run();
-    assert_eq!(bound_of(&world, "train"), 4, "two run already");
+    let mut cluster = cluster(3);
+    apply_group(&mut cluster, "train", json!({"minMember": 2}));
+    members(&mut cluster, "train", 4);
+    cluster.run();
+    assert_eq!(bound_of(&cluster, "train"), 3);
+    cluster.apply("node b cpu=1");
+    cluster.run();
+    assert_eq!(bound_of(&cluster, "train"), 4, "two run already");
 }
 
 #[test]
 fn a_group_that_does_not_exist_is_waited_for() {
-    let mut world = world(8);
-    let names = members(&mut world, "train", 2);
-    bystander(&mut world);
-    world.run();
-    assert_eq!(world.bound(), ["bystander"]);
+    let mut cluster = cluster(8);
+    let names = members(&mut cluster, "train", 2);
+    cluster.apply("pod bystander cpu=1");
+    cluster.run();
+    assert_eq!(cluster.bound(), ["bystander"]);
     let text = "waiting for the pod group \\\"scheduling.x-k8s.io/train\\\", which does not exist";
-    assert!(names.iter().all(|name| world.says(name, text)), "{:#?}", world.log);
-    apply_group(&mut world, "train", json!({"minMember": 2}));
-    world.run();
-    assert_eq!(bound_of(&world, "train"), 2);
+    assert!(names.iter().all(|name| cluster.says(name, text)), "{:#?}", cluster.log);
+    apply_group(&mut cluster, "train", json!({"minMember": 2}));
+    cluster.run();
+    assert_eq!(bound_of(&cluster, "train"), 2);
 }
 
 #[test]
 fn a_minimum_above_the_members_is_waited_for_until_it_is_lowered() {
-    let mut world = world(8);
-    apply_group(&mut world, "train", json!({"minMember": 3}));
-    let names = members(&mut world, "train", 2);
-    bystander(&mut world);
-    world.run();
-    assert_eq!(world.bound(), ["bystander"]);
+    let mut cluster = cluster(8);
+    apply_group(&mut cluster, "train", json!({"minMember": 3}));
+    let names = members(&mut cluster, "train", 2);
+    cluster.apply("pod bystander cpu=1");
+    cluster.run();
+    assert_eq!(cluster.bound(), ["bystander"]);
     let text = "waiting for pods of the pod group \\\"scheduling.x-k8s.io/train\\\": it needs 3";
-    assert!(names.iter().all(|name| world.says(name, text)), "{:#?}", world.log);
-    apply_group(&mut world, "train", json!({"minMember": 2}));
-    world.run();
-    assert_eq!(bound_of(&world, "train"), 2);
+    assert!(names.iter().all(|name| cluster.says(name, text)), "{:#?}", cluster.log);
+    apply_group(&mut cluster, "train", json!({"minMember": 2}));
+    cluster.run();
+    assert_eq!(bound_of(&cluster, "train"), 2);
 }
 
 #[test]
 fn a_minimum_that_is_raised_half_way_counts_as_it_is() {
-    let mut world = world(8);
-    apply_group(&mut world, "train", json!({"minMember": 2}));
-    members(&mut world, "train", 2);
-    bystander(&mut world);
-    apply_group(&mut world, "train", json!({"minMember": 3}));
-    world.run();
-    assert_eq!(world.bound(), ["bystander"]);
-    world.pod("train-2", &json!({"metadata": {"labels": {LABEL: "train"}}}));
-    world.run();
-    assert_eq!(bound_of(&world, "train"), 3);
+    let mut cluster = cluster(8);
+    apply_group(&mut cluster, "train", json!({"minMember": 2}));
+    members(&mut cluster, "train", 2);
+    cluster.apply("pod bystander cpu=1");
+    apply_group(&mut cluster, "train", json!({"minMember": 3}));
+    cluster.run();
+    assert_eq!(cluster.bound(), ["bystander"]);
+    member(&mut cluster, "train-2", "train", "");
+    cluster.run();
+    assert_eq!(bound_of(&cluster, "train"), 3);
 }
 
 #[test]
 fn a_group_that_is_deleted_half_way_fails_its_members_until_it_is_back() {
-    let mut world = world(8);
-    apply_group(&mut world, "train", json!({"minMember": 2}));
-    let names = members(&mut world, "train", 2);
-    bystander(&mut world);
-    world.handle(Input::ObjectDeleted(group("train", json!({"minMember": 2}))));
-    world.run();
-    assert_eq!(world.bound(), ["bystander"]);
-    assert!(names.iter().all(|name| world.says(name, "PodGroup not found")), "{:#?}", world.log);
-    apply_group(&mut world, "train", json!({"minMember": 2}));
-    world.run();
-    assert_eq!(bound_of(&world, "train"), 2);
+    let mut cluster = cluster(8);
+    apply_group(&mut cluster, "train", json!({"minMember": 2}));
+    let names = members(&mut cluster, "train", 2);
+    cluster.apply("pod bystander cpu=1");
+    cluster.handle(Input::ObjectDeleted(group("train", json!({"minMember": 2}))));
+    cluster.run();
+    assert_eq!(cluster.bound(), ["bystander"]);
+    assert!(
+        names.iter().all(|name| cluster.says(name, "PodGroup not found")),
+        "{:#?}",
+        cluster.log
+    );
+    apply_group(&mut cluster, "train", json!({"minMember": 2}));
+    cluster.run();
+    assert_eq!(bound_of(&cluster, "train"), 2);
 }
 
 #[test]
 fn resources_in_sum_are_waited_for() {
-    let mut world = world(4);
-    apply_group(&mut world, "train", json!({"minMember": 2, "minResources": {"cpu": "6"}}));
-    let names = members(&mut world, "train", 2);
-    bystander(&mut world);
-    world.run();
-    assert_eq!(world.bound(), ["bystander"]);
+    let mut cluster = cluster(4);
+    apply_group(&mut cluster, "train", json!({"minMember": 2, "minResources": {"cpu": "6"}}));
+    let names = members(&mut cluster, "train", 2);
+    cluster.apply("pod bystander cpu=1");
+    cluster.run();
+    assert_eq!(cluster.bound(), ["bystander"]);
     let text = "resource gap: cpu: 3000m";
-    assert!(names.iter().all(|name| world.says(name, text)), "{:#?}", world.log);
-    node(&mut world, "b", 3);
-    world.run();
-    assert_eq!(bound_of(&world, "train"), 2);
+    assert!(names.iter().all(|name| cluster.says(name, text)), "{:#?}", cluster.log);
+    cluster.apply("node b cpu=3");
+    cluster.run();
+    assert_eq!(bound_of(&cluster, "train"), 2);
     // What it has itself counts: six in sum are its two and the four that are free.
-    world.pod("train-2", &json!({"metadata": {"labels": {LABEL: "train"}}}));
-    world.run();
-    assert_eq!(bound_of(&world, "train"), 3, "{:#?}", world.log);
+    member(&mut cluster, "train-2", "train", "");
+    cluster.run();
+    assert_eq!(bound_of(&cluster, "train"), 3, "{:#?}", cluster.log);
 }
 
 #[test]
 fn what_cannot_be_read_is_said() {
-    let mut world = world(8);
-    apply_group(&mut world, "train", json!({"minMember": "two"}));
-    let names = members(&mut world, "train", 2);
-    bystander(&mut world);
-    world.run();
-    assert_eq!(world.bound(), ["bystander"]);
+    let mut cluster = cluster(8);
+    apply_group(&mut cluster, "train", json!({"minMember": "two"}));
+    let names = members(&mut cluster, "train", 2);
+    cluster.apply("pod bystander cpu=1");
+    cluster.run();
+    assert_eq!(cluster.bound(), ["bystander"]);
     let text = "the pod group cannot be read";
-    assert!(names.iter().all(|name| world.says(name, text)), "{:#?}", world.log);
+    assert!(names.iter().all(|name| cluster.says(name, text)), "{:#?}", cluster.log);
 }
 
 #[test]
 fn a_pod_may_change_its_group() {
-    let mut world = world(8);
+    let mut cluster = cluster(8);
     for gang in ["red", "blue"] {
-        apply_group(&mut world, gang, json!({"minMember": 2}));
+        apply_group(&mut cluster, gang, json!({"minMember": 2}));
     }
     for (name, gang) in [("red-0", "red"), ("blue-0", "blue")] {
-        world.pod(name, &json!({"metadata": {"labels": {LABEL: gang}}}));
+        member(&mut cluster, name, gang, "");
     }
-    world.run();
-    assert_eq!(world.bound(), Vec::<&str>::new());
-    world.pod("blue-0", &json!({"metadata": {"labels": {LABEL: "red"}, "resourceVersion": "2"}}));
-    world.run();
-    assert_eq!(world.bound(), ["blue-0", "red-0"]);
-    assert_eq!(world.engine.cluster().n_pod_groups(), 1);
+    cluster.run();
+    assert_eq!(cluster.bound(), Vec::<&str>::new());
+    member(&mut cluster, "blue-0", "red", "version=2");
+    cluster.run();
+    assert_eq!(cluster.bound(), ["blue-0", "red-0"]);
+    assert_eq!(cluster.engine.cluster().n_pod_groups(), 1);
     // One that runs leaves its group, too.
-    world.pod("blue-0", &json!({"metadata": {"resourceVersion": "3"}, "spec": {"nodeName": "a"}}));
-    let state = world.engine.cluster().pod_group("x", "scheduling.x-k8s.io/red").unwrap();
+    cluster.apply("pod blue-0 cpu=1 version=3 node=a");
+    let state = cluster.engine.cluster().pod_group("default", "scheduling.x-k8s.io/red").unwrap();
     assert_eq!((state.n_known(), state.n_assigned()), (1, 1));
     for name in ["blue-0", "red-0"] {
-        delete_pod(&mut world, name);
+        cluster.delete(name);
     }
-    assert_eq!(world.engine.cluster().n_pod_groups(), 0);
+    assert_eq!(cluster.engine.cluster().n_pod_groups(), 0);
 }
 
 #[test]
 fn labels_mean_nothing_where_the_plugin_is_off() {
     let sorted =
         json!({"queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]}});
-    let mut world = world_with(
-        json!([
+    let profiles = json!([
             {"schedulerName": "default-scheduler", "plugins": enabled()},
             {"schedulerName": "other", "plugins": sorted},
-        ]),
-        8,
-    );
-    members(&mut world, "train", 1);
-    let other =
-        json!({"metadata": {"labels": {LABEL: "train"}}, "spec": {"schedulerName": "other"}});
-    world.pod("other", &other);
-    world.run();
-    assert_eq!(world.bound(), ["other"]);
-    let mut world = world_with(json!([{"schedulerName": "default-scheduler"}]), 8);
-    members(&mut world, "train", 1);
-    world.run();
-    assert_eq!(world.bound(), ["train-0"]);
+    ]);
+    let mut cluster = group_cluster(&profiles, &[], false);
+    cluster.apply("node a cpu=8");
+    members(&mut cluster, "train", 1);
+    member(&mut cluster, "other", "train", "scheduler=other");
+    cluster.run();
+    assert_eq!(cluster.bound(), ["other"]);
+    let mut cluster = group_cluster(&Value::Null, &[], false);
+    cluster.apply("node a cpu=8");
+    members(&mut cluster, "train", 1);
+    cluster.run();
+    assert_eq!(cluster.bound(), ["train-0"]);
 }
 
 #[test]
 fn pods_of_other_schedulers_count_once_they_run() {
-    let mut world = world(8);
-    apply_group(&mut world, "train", json!({"minMember": 2}));
-    members(&mut world, "train", 1);
-    let foreign = |node: &str| {
-        json!({"metadata": {"labels": {LABEL: "train"}},
-            "spec": {"schedulerName": "somebody", "nodeName": node}})
-    };
-    world.pod("foreign", &foreign(""));
-    world.run();
-    assert_eq!(world.bound(), Vec::<&str>::new());
-    world.pod("foreign", &foreign("a"));
-    world.run();
-    assert_eq!(world.bound(), ["foreign", "train-0"]);
+    let mut cluster = cluster(8);
+    apply_group(&mut cluster, "train", json!({"minMember": 2}));
+    members(&mut cluster, "train", 1);
+    member(&mut cluster, "foreign", "train", "scheduler=somebody");
+    cluster.run();
+    assert_eq!(cluster.bound(), Vec::<&str>::new());
+    member(&mut cluster, "foreign", "train", "scheduler=somebody node=a");
+    cluster.run();
+    assert_eq!(cluster.bound(), ["foreign", "train-0"]);
 }
 
-/// A world with the plugin and with the gates for PodGroups of `scheduling.k8s.io`.
-fn world_with_both() -> GroupWorld {
-    world_with_gates(&["GenericWorkload", "GangScheduling"], false, 8)
-}
+/// The gates for PodGroups of `scheduling.k8s.io`.
+const WITH_GROUPS: [&str; 2] = ["GenericWorkload", "GangScheduling"];
 
 #[test]
 fn the_plugin_for_the_other_kind_leaves_groups_alone() {
-    let mut world = world_with_both();
-    let names = members(&mut world, "train", 2);
-    world.run();
-    apply_group(&mut world, "train", json!({"minMember": 3}));
-    world.run();
-    assert_eq!(world.bound(), Vec::<&str>::new());
-    apply_group(&mut world, "train", json!({"minMember": 2}));
-    world.run();
-    assert_eq!(bound_of(&world, "train"), 2, "{:#?}", world.log);
-    let mut world = world_with_both();
-    apply_group(&mut world, "train", json!({"minMember": 2}));
-    members(&mut world, "train", 2);
-    world.handle(Input::ObjectDeleted(group("train", json!({"minMember": 2}))));
-    world.run();
-    assert!(names.iter().all(|name| world.says(name, "PodGroup not found")), "{:#?}", world.log);
+    let mut cluster = cluster_with_gates(&WITH_GROUPS, false, 8);
+    let names = members(&mut cluster, "train", 2);
+    cluster.run();
+    apply_group(&mut cluster, "train", json!({"minMember": 3}));
+    cluster.run();
+    assert_eq!(cluster.bound(), Vec::<&str>::new());
+    apply_group(&mut cluster, "train", json!({"minMember": 2}));
+    cluster.run();
+    assert_eq!(bound_of(&cluster, "train"), 2, "{:#?}", cluster.log);
+    let mut cluster = cluster_with_gates(&WITH_GROUPS, false, 8);
+    apply_group(&mut cluster, "train", json!({"minMember": 2}));
+    members(&mut cluster, "train", 2);
+    cluster.handle(Input::ObjectDeleted(group("train", json!({"minMember": 2}))));
+    cluster.run();
+    assert!(
+        names.iter().all(|name| cluster.says(name, "PodGroup not found")),
+        "{:#?}",
+        cluster.log
+    );
 }
 
 #[test]
 fn groups_of_both_kinds_may_have_one_name() {
-    let mut world = world_with_both();
-    apply_group(&mut world, "train", json!({"minMember": 2}));
-    let mut own = pod_group("train", json!({"schedulingPolicy": {"gang": {"minCount": 1}}}));
-    own["metadata"]["uid"] = "own".into();
-    world.handle(object_applied(own));
-    members(&mut world, "train", 1);
-    world.pod("own", &json!({"spec": {"schedulingGroup": {"podGroupName": "train"}}}));
-    world.run();
-    assert_eq!(world.bound(), ["own"], "{:#?}", world.log);
-    world.pod("train-1", &json!({"metadata": {"labels": {LABEL: "train"}}}));
-    world.run();
-    assert_eq!(world.bound(), ["own", "train-0", "train-1"]);
-}
-
-/// A world with the plugin and these gates, and a node of so many CPUs.
-fn world_with_gates(gates: &[&str], plans_gangs_exactly: bool, cpus: u32) -> GroupWorld {
-    let profiles = json!([{"schedulerName": "default-scheduler", "plugins": enabled()}]);
-    let gates = fixtures::gates(gates.iter().copied());
-    let mut world = GroupWorld::new(&profiles, gates, plans_gangs_exactly);
-    node(&mut world, "a", cpus);
-    world
+    let mut cluster = cluster_with_gates(&WITH_GROUPS, false, 8);
+    apply_group(&mut cluster, "train", json!({"minMember": 2}));
+    cluster.apply("podgroup train min=1 uid=own");
+    members(&mut cluster, "train", 1);
+    cluster.apply("pod own cpu=1 group=train");
+    cluster.run();
+    assert_eq!(cluster.bound(), ["own"], "{:#?}", cluster.log);
+    member(&mut cluster, "train-1", "train", "");
+    cluster.run();
+    assert_eq!(cluster.bound(), ["own", "train-0", "train-1"]);
 }
 
 /// How many pods of the priority 5 have to go for a gang of two with these priorities.
 fn n_evicted_for(priorities: [i32; 2], plans_gangs_exactly: bool) -> usize {
     let gates = ["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"];
-    let mut world = world_with_gates(&gates, plans_gangs_exactly, 3);
+    let mut cluster = cluster_with_gates(&gates, plans_gangs_exactly, 3);
     for i in 0..3 {
-        world.pod(&format!("old-{i}"), &json!({"spec": {"nodeName": "a", "priority": 5}}));
+        cluster.apply(&format!("pod old-{i} cpu=1 node=a priority=5"));
     }
-    apply_group(&mut world, "train", json!({"minMember": 2}));
+    apply_group(&mut cluster, "train", json!({"minMember": 2}));
     for (i, priority) in priorities.into_iter().enumerate() {
-        let more =
-            json!({"metadata": {"labels": {LABEL: "train"}}, "spec": {"priority": priority}});
-        world.pod(&format!("train-{i}"), &more);
+        member(&mut cluster, &format!("train-{i}"), "train", &format!("priority={priority}"));
     }
-    assert!(world.engine.schedule_next(world.now).is_some());
-    world.handle(Input::TimePassed);
-    world.log.iter().filter(|line| line.starts_with("evict")).count()
+    assert!(cluster.engine.schedule_next(cluster.now).is_some());
+    cluster.handle(Input::TimePassed);
+    cluster.log.iter().filter(|line| line.starts_with("evict")).count()
 }
 
 #[test]
 fn a_gang_makes_room_as_its_least_important_pod_may() {
     for plans_gangs_exactly in [false, true] {
-        // All victims but one are evicted before the last.
-        assert_eq!(n_evicted_for([10, 10], plans_gangs_exactly), 1, "{plans_gangs_exactly}");
-        assert_eq!(n_evicted_for([10, 6], plans_gangs_exactly), 1, "{plans_gangs_exactly}");
+        assert_eq!(n_evicted_for([10, 10], plans_gangs_exactly), 2, "{plans_gangs_exactly}");
+        assert_eq!(n_evicted_for([10, 6], plans_gangs_exactly), 2, "{plans_gangs_exactly}");
         assert_eq!(n_evicted_for([10, 5], plans_gangs_exactly), 0, "{plans_gangs_exactly}");
         assert_eq!(n_evicted_for([0, 0], plans_gangs_exactly), 0, "{plans_gangs_exactly}");
     }
@@ -367,45 +343,41 @@ fn a_gang_makes_room_as_its_least_important_pod_may() {
 
 #[test]
 fn groups_whose_gate_is_off_are_not_planned_as_gangs() {
-    let mut world = world_with_gates(&["GenericWorkload"], true, 8);
-    let mut own = pod_group("train", json!({"schedulingPolicy": {"gang": {"minCount": 3}}}));
-    own["metadata"]["uid"] = "own".into();
-    world.handle(object_applied(own));
-    world.pod("own", &json!({"spec": {"schedulingGroup": {"podGroupName": "train"}}}));
-    assert_eq!(world.engine.missing_of_group("x", "train"), None);
-    world.run();
-    assert_eq!(world.bound(), ["own"], "it waits for nobody: {:#?}", world.log);
-    apply_group(&mut world, "train", json!({"minMember": 3}));
-    members(&mut world, "train", 2);
-    assert!(world.engine.missing_of_group("x", "scheduling.x-k8s.io/train").is_some());
-    world.run();
-    assert_eq!(bound_of(&world, "train"), 0);
+    let mut cluster = cluster_with_gates(&["GenericWorkload"], true, 8);
+    cluster.apply("podgroup train min=3 uid=own; pod own cpu=1 group=train");
+    assert_eq!(cluster.engine.missing_of_group("default", "train"), None);
+    cluster.run();
+    assert_eq!(cluster.bound(), ["own"], "it waits for nobody: {:#?}", cluster.log);
+    apply_group(&mut cluster, "train", json!({"minMember": 3}));
+    members(&mut cluster, "train", 2);
+    assert!(cluster.engine.missing_of_group("default", "scheduling.x-k8s.io/train").is_some());
+    cluster.run();
+    assert_eq!(bound_of(&cluster, "train"), 0);
 }
 
 #[test]
 fn a_label_that_changes_while_the_pod_is_being_bound_counts_if_that_fails() {
-    let mut world = world(8);
-    apply_group(&mut world, "red", json!({"minMember": 1}));
-    apply_group(&mut world, "blue", json!({"minMember": 2}));
-    let labelled = |gang: &str, version: &str| json!({"metadata": {"labels": {LABEL: gang}, "resourceVersion": version}});
-    world.pod("blue-0", &labelled("blue", "1"));
-    world.pod("red-0", &labelled("red", "1"));
-    world.held = Some(("red-0", None));
-    assert!(world.engine.schedule_next(world.now).is_some());
-    world.handle(Input::TimePassed);
-    world.pod("red-0", &labelled("blue", "2"));
-    let Some((_, Some(token))) = world.held.take() else { panic!("{:#?}", world.log) };
-    let state = |world: &GroupWorld, name: &str| {
-        let state = world.engine.cluster().pod_group("x", name);
+    let mut cluster = cluster(8);
+    apply_group(&mut cluster, "red", json!({"minMember": 1}));
+    apply_group(&mut cluster, "blue", json!({"minMember": 2}));
+    member(&mut cluster, "blue-0", "blue", "version=1");
+    member(&mut cluster, "red-0", "red", "version=1");
+    cluster.held = Some(("red-0", None));
+    assert!(cluster.engine.schedule_next(cluster.now).is_some());
+    cluster.handle(Input::TimePassed);
+    member(&mut cluster, "red-0", "blue", "version=2");
+    let Some((_, Some(token))) = cluster.held.take() else { panic!("{:#?}", cluster.log) };
+    let state = |cluster: &LiveCluster, name: &str| {
+        let state = cluster.engine.cluster().pod_group("default", name);
         state.map(|state| (state.n_known(), state.n_scheduled()))
     };
-    assert_eq!(state(&world, "scheduling.x-k8s.io/red"), Some((1, 1)), "what is decided stands");
+    assert_eq!(state(&cluster, "scheduling.x-k8s.io/red"), Some((1, 1)), "what is decided stands");
     let refused = ApiError { code: Some(409), ..ApiError::new("Conflict", "no") };
-    // The engine alone: the world would show the pod again after its status is written, and so its label.
-    world.engine.handle(Input::BindingWritten { token, result: Err(refused) }, world.now);
-    assert_eq!(state(&world, "scheduling.x-k8s.io/red"), None);
-    assert_eq!(state(&world, "scheduling.x-k8s.io/blue"), Some((2, 0)));
-    world.handle(Input::TimePassed);
-    world.run();
-    assert_eq!(world.bound(), ["blue-0", "red-0"], "{:#?}", world.log);
+    // The engine alone: the server would show the pod again after its status is written, and so its label.
+    cluster.engine.handle(Input::BindingWritten { token, result: Err(refused) }, cluster.now);
+    assert_eq!(state(&cluster, "scheduling.x-k8s.io/red"), None);
+    assert_eq!(state(&cluster, "scheduling.x-k8s.io/blue"), Some((2, 0)));
+    cluster.handle(Input::TimePassed);
+    cluster.run();
+    assert_eq!(cluster.bound(), ["blue-0", "red-0"], "{:#?}", cluster.log);
 }

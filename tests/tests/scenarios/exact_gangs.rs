@@ -10,19 +10,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kube_scheduler_api_types::{Node, Pod, Timestamp};
+use kube_scheduler_api_types::well_known::HOSTNAME;
+use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, Turn, WorkLimits,
+    AttemptResult, Effect, Engine, EngineOptions, Input, Turn, WorkLimits,
 };
 use kube_scheduler_framework::groups::{GroupDemand, PlacementBound};
 use kube_scheduler_framework::{
     Commands, Context, CycleState, Filter, NodeView, Plugin, Reserve, Status, extension_points,
 };
 use kube_scheduler_tests::fixtures::{
-    self, GANG_GATES, gates, node_applied, object_applied, pod_applied, pod_group,
+    self, GANG_GATES, applied, devices_applied, gates, node_applied, object_applied, pod_applied,
+    pod_group,
 };
 use kube_scheduler_tests::history::Numbers;
+use kube_scheduler_tests::live_cluster::LiveCluster;
 use serde_json::{Value, json};
 
 /// How many random gangs the tests try, and in how many orders each arrives. `KUBE_SCHEDULER_GANGS` and
@@ -402,7 +405,7 @@ fn two_gangs(case: &Case, other: &Case) -> Vec<Input> {
 #[test]
 fn two_gangs_get_the_same_nodes_in_any_order_and_after_a_restart() {
     let n_arrivals = number("KUBE_SCHEDULER_ARRIVALS", N_ARRIVALS);
-    let places = |live: &Live| (live.places("m"), live.places("h"));
+    let both = |cluster: &LiveCluster| (places(cluster, "m"), places(cluster, "h"));
     let (mut n_both, mut n_halves) = (0, 0);
     for seed in 0..number("KUBE_SCHEDULER_GANGS", N_GANGS / 3) {
         let mut case = Case::random(seed);
@@ -410,14 +413,12 @@ fn two_gangs_get_the_same_nodes_in_any_order_and_after_a_restart() {
         let other = Case::random(seed + 1_000_000);
         let mut numbers = Numbers::new(seed);
         let inputs = two_gangs(&case, &other);
-        let mut live = Live::new(exact(), inputs.clone());
-        live.run();
-        let expected = places(&live);
+        let cluster = live(exact(), inputs.clone());
+        let expected = both(&cluster);
         n_both += u64::from(!expected.0.is_empty() && !expected.1.is_empty());
         for _ in 0..n_arrivals {
-            let mut live = Live::new(exact(), shuffled(inputs.clone(), &mut numbers));
-            live.run();
-            assert_eq!(places(&live), expected, "seed {seed}: {case:#?} {other:#?}");
+            let cluster = live(exact(), shuffled(inputs.clone(), &mut numbers));
+            assert_eq!(both(&cluster), expected, "seed {seed}: {case:#?} {other:#?}");
             let n_bound = numbers.below(expected.0.len() as u64 + 1);
             let mut after_restart = inputs.clone();
             let mut bound: Vec<(usize, usize)> = expected.0.iter().map(|(m, n)| (*m, *n)).collect();
@@ -431,9 +432,8 @@ fn two_gangs_get_the_same_nodes_in_any_order_and_after_a_restart() {
                     *pod = Arc::new(pod.with_node_name(&format!("n{node}").into()));
                 }
             }
-            let mut restarted = Live::new(exact(), shuffled(after_restart, &mut numbers));
-            restarted.run();
-            let (first, second) = places(&restarted);
+            let restarted = live(exact(), shuffled(after_restart, &mut numbers));
+            let (first, second) = both(&restarted);
             let at_restart = format!("seed {seed}: {bound:?} were bound: {case:#?} {other:#?}");
             if bound.is_empty() {
                 assert_eq!((first, second), expected, "{at_restart}");
@@ -564,18 +564,10 @@ fn devices_are_part_of_the_plan() {
     let api = "resource.k8s.io/v1";
     let mut inputs = gang(&[16, 8], &[1, 1]).inputs();
     inputs.retain(|input| !matches!(input, Input::PodApplied(_)));
-    inputs.push(object_applied(
-        json!({"apiVersion": api, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}),
-    ));
+    inputs.push(applied("deviceclass gpu"));
     for (node, size) in [("n0", "large"), ("n1", "small")] {
         let device = json!({"name": "gpu", "attributes": {"size": {"string": size}}});
-        inputs.push(object_applied(json!({
-            "apiVersion": api, "kind": "ResourceSlice", "metadata": {"name": node},
-            "spec": {
-                "driver": "gpu.example.com", "nodeName": node, "devices": [device],
-                "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            },
-        })));
+        inputs.push(devices_applied(node, &[device]));
     }
     let large =
         json!({"cel": {"expression": "device.attributes['gpu.example.com'].size == 'large'"}});
@@ -669,13 +661,7 @@ impl Sharing {
             let devices: Vec<Value> =
                 (0..*n_devices).map(|n| json!({"name": format!("d{n}")})).collect();
             let node = format!("n{at}");
-            inputs.push(object_applied(json!({
-                "apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": node},
-                "spec": {
-                    "driver": "gpu.example.com", "nodeName": node, "devices": devices,
-                    "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-                },
-            })));
+            inputs.push(devices_applied(&node, &devices));
         }
         let shared = json!({"name": "shared", "resourceClaimName": "shared"});
         let of_group = if self.is_of_group { json!([shared]) } else { json!([]) };
@@ -813,7 +799,8 @@ fn a_gang_does_not_share_a_claim_among_more_pods_than_may_use_it() {
         let mut inputs = case.inputs();
         for input in &mut inputs {
             if let Input::NodeApplied(node) = input {
-                *input = Input::NodeApplied(Arc::new(roomy(node)));
+                let cpu = node.allocatable.milli_cpu / 1000;
+                *input = applied(&format!("node {} cpu={cpu} pods=1000", node.name));
             }
         }
         let decision = decide(inputs, with_gates(&["DRAWorkloadResourceClaims"], true));
@@ -822,80 +809,23 @@ fn a_gang_does_not_share_a_claim_among_more_pods_than_may_use_it() {
     }
 }
 
-/// The same node, with room for a thousand pods.
-fn roomy(node: &Node) -> Node {
-    let cpu = node.allocatable.milli_cpu / 1000;
-    let allocatable = json!({"cpu": cpu.to_string(), "memory": "64Gi", "pods": "1000"});
-    let node = json!({"metadata": {"name": *node.name}, "status": {"allocatable": allocatable}});
-    Node::from_value(&node).unwrap()
+fn cluster(engine: Engine, inputs: Vec<Input>) -> LiveCluster {
+    let mut cluster = LiveCluster::new(engine);
+    inputs.into_iter().for_each(|input| cluster.handle(input));
+    cluster
 }
 
-/// What a cluster does in some minutes: everything succeeds at once, and evicted pods are gone.
-struct Live {
-    engine: Engine,
-    now: Timestamp,
-    pods: BTreeMap<String, Arc<Pod>>,
-    evicted: BTreeSet<String>,
-    effects: Vec<String>,
+/// What a cluster does in some minutes.
+fn live(engine: Engine, inputs: Vec<Input>) -> LiveCluster {
+    let mut cluster = cluster(engine, inputs);
+    cluster.run();
+    cluster
 }
 
-impl Live {
-    fn new(engine: Engine, inputs: Vec<Input>) -> Self {
-        let now = Timestamp::from_millis(1_000_000);
-        let (pods, evicted) = (BTreeMap::new(), BTreeSet::new());
-        let mut live = Self { engine, now, pods, evicted, effects: Vec::new() };
-        inputs.into_iter().for_each(|input| live.handle(input));
-        live
-    }
-
-    fn handle(&mut self, input: Input) {
-        if let Input::PodApplied(pod) = &input {
-            self.pods.insert(pod.name.to_string(), pod.clone());
-        }
-        self.engine.handle(input, self.now);
-        let effects: Vec<Effect> = self.engine.drain_effects().collect();
-        for effect in effects {
-            self.effects.push(effect.to_string());
-            match effect {
-                Effect::WriteBinding { token, pod, node } => {
-                    self.handle(Input::BindingWritten { token, result: Ok(()) });
-                    let bound = Arc::new(self.pods[&*pod.name].with_node_name(&node));
-                    self.handle(Input::PodApplied(bound));
-                }
-                Effect::EvictPod { token, pod, .. } => {
-                    let result = Ok(EvictionOutcome::Deleted);
-                    self.handle(Input::PodEvicted { token, result });
-                    self.pods.remove(&*pod.name);
-                    self.evicted.insert(pod.name.to_string());
-                    self.handle(Input::PodDeleted { namespace: pod.namespace, name: pod.name });
-                }
-                Effect::ClearNomination { token, .. } => {
-                    self.handle(Input::NominationCleared { token, result: Ok(()) });
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn run(&mut self) {
-        for _ in 0..4 {
-            self.now = self.now + std::time::Duration::from_secs(400);
-            self.handle(Input::TimePassed);
-            for _ in 0..20 {
-                if self.engine.schedule_next(self.now).is_none() {
-                    break;
-                }
-                self.handle(Input::TimePassed);
-            }
-            let differences = check(self.engine.cluster());
-            assert!(differences.is_empty(), "{differences:?}");
-        }
-    }
-
-    fn places(&self, prefix: &str) -> BTreeMap<usize, usize> {
-        let assigned = self.pods.values().filter(|pod| pod.name.starts_with(prefix));
-        assigned.filter_map(|pod| Some((at(&pod.name), at(pod.node_name.as_ref()?)))).collect()
-    }
+/// Where the pods are whose names begin so.
+fn places(cluster: &LiveCluster, prefix: &str) -> BTreeMap<usize, usize> {
+    let pods = cluster.pods.values().filter(|pod| pod.name.starts_with(prefix));
+    pods.filter_map(|pod| Some((at(&pod.name), at(pod.node_name.as_ref()?)))).collect()
 }
 
 /// A case with a group of priority 10 and pods of no priority that run.
@@ -921,21 +851,18 @@ fn preempting(case: &Case) -> Vec<Input> {
 fn a_gang_makes_room_for_itself_as_a_whole() {
     let mut case = gang(&[4, 2], &[2, 4]);
     case.running = vec![(member(1), 0), (member(1), 0), (member(1), 1)];
-    let mut live = Live::new(with_gates(&["WorkloadAwarePreemption"], true), preempting(&case));
-    live.run();
-    assert_eq!(live.evicted.len(), 3, "{:#?}", live.effects);
-    assert_eq!(live.places("m"), BTreeMap::from([(0, 1), (1, 0)]), "{:#?}", live.effects);
+    let cluster = live(with_gates(&["WorkloadAwarePreemption"], true), preempting(&case));
+    assert_eq!(cluster.evicted.len(), 3, "{:#?}", cluster.log);
+    assert_eq!(places(&cluster, "m"), BTreeMap::from([(0, 1), (1, 0)]), "{:#?}", cluster.log);
     // No pod is evicted for a gang that does not fit even then, and no more are than have to be.
     let mut case = gang(&[4, 2], &[2, 5]);
     case.running = vec![(member(1), 0), (member(1), 1)];
-    let mut live = Live::new(with_gates(&["WorkloadAwarePreemption"], true), preempting(&case));
-    live.run();
-    assert_eq!((live.evicted.len(), live.places("m").len()), (0, 0), "{:#?}", live.effects);
+    let cluster = live(with_gates(&["WorkloadAwarePreemption"], true), preempting(&case));
+    assert_eq!((cluster.evicted.len(), places(&cluster, "m").len()), (0, 0), "{:#?}", cluster.log);
     let mut case = gang(&[4, 4, 4], &[4, 2]);
     case.running = vec![(member(2), 0), (member(2), 1), (member(2), 2)];
-    let mut live = Live::new(with_gates(&["WorkloadAwarePreemption"], true), preempting(&case));
-    live.run();
-    assert_eq!((live.evicted.len(), live.places("m").len()), (1, 2), "{:#?}", live.effects);
+    let cluster = live(with_gates(&["WorkloadAwarePreemption"], true), preempting(&case));
+    assert_eq!((cluster.evicted.len(), places(&cluster, "m").len()), (1, 2), "{:#?}", cluster.log);
 }
 
 /// A gang with a constraint makes room in the domain where the least important pods have to go.
@@ -958,12 +885,10 @@ fn a_gang_makes_room_in_one_domain() {
         }) {
             Arc::make_mut(&mut Arc::make_mut(input).spec).priority = Some(priority);
         }
-        let mut live = Live::new(with_gates(&["WorkloadAwarePreemption"], true), inputs.clone());
-        live.run();
-        let evicted: Vec<&str> = live.evicted.iter().map(String::as_str).collect();
-        assert_eq!(evicted, ["r2", "r3"], "{:#?}", live.effects);
-        let nodes: BTreeSet<usize> = live.places("m").into_values().collect();
-        assert_eq!(nodes, BTreeSet::from([2, 3]), "{:#?}", live.effects);
+        let cluster = live(with_gates(&["WorkloadAwarePreemption"], true), inputs.clone());
+        assert_eq!(cluster.evicted, ["r2", "r3"], "{:#?}", cluster.log);
+        let nodes: BTreeSet<usize> = places(&cluster, "m").into_values().collect();
+        assert_eq!(nodes, BTreeSet::from([2, 3]), "{:#?}", cluster.log);
     }
 }
 
@@ -986,14 +911,12 @@ fn members_that_run_or_are_nominated_are_part_of_the_plan() {
             Arc::make_mut(&mut pod.status).nominated_node_name = Some("n1".into());
         }
     }
-    let mut live = Live::new(exact(), inputs);
-    live.run();
-    let places = live.places("m");
-    assert_eq!(places, BTreeMap::from([(0, 2), (1, 1)]), "{:#?}", live.effects);
+    let cluster = live(exact(), inputs);
+    let placed = places(&cluster, "m");
+    assert_eq!(placed, BTreeMap::from([(0, 2), (1, 1)]), "{:#?}", cluster.log);
     // Without the one that runs, three are too many for two.
-    let mut live = Live::new(exact(), case.inputs());
-    live.run();
-    assert_eq!(live.places("m"), BTreeMap::new());
+    let cluster = live(exact(), case.inputs());
+    assert_eq!(places(&cluster, "m"), BTreeMap::new());
 }
 
 /// Pods have the priority zero, and their group a higher one: they are no victims of their own group, which would have to evict
@@ -1014,13 +937,11 @@ fn a_gang_does_not_evict_its_own_members() {
                 Arc::make_mut(group).set_field(&["spec", "priority"], json!(10).into());
             }
         }
-        let mut live = Live::new(with_gates(&["WorkloadAwarePreemption"], true), inputs);
-        live.run();
-        let evicted: Vec<&str> = live.evicted.iter().map(String::as_str).collect();
+        let cluster = live(with_gates(&["WorkloadAwarePreemption"], true), inputs);
         let expected: &[&str] = if has_stranger { &["r0"] } else { &[] };
-        assert_eq!(evicted, expected, "{:#?}", live.effects);
+        assert_eq!(cluster.evicted, expected, "{:#?}", cluster.log);
         let n_running = 2 + usize::from(has_stranger);
-        assert_eq!(live.places("m").len(), n_running, "{:#?}", live.effects);
+        assert_eq!(places(&cluster, "m").len(), n_running, "{:#?}", cluster.log);
     }
 }
 
@@ -1048,26 +969,26 @@ fn a_gang_makes_room_after_a_search_that_ended_at_its_limit() {
     let engine = || with_limits(&["WorkloadAwarePreemption"], true, LITTLE);
     let first = decide(hard_to_place(10), engine());
     assert!(says(&first, "ended at its limit, there may be one"), "{first:#?}");
-    let mut live = Live::new(engine(), hard_to_place(0));
-    live.run();
-    let evicted: Vec<&str> = live.evicted.iter().map(String::as_str).collect();
-    assert_eq!((evicted, live.places("m").len()), (vec!["r0"], 4), "{:#?}", live.effects);
+    let cluster = live(engine(), hard_to_place(0));
+    assert_eq!(cluster.evicted, ["r0"], "{:#?}", cluster.log);
+    assert_eq!(places(&cluster, "m").len(), 4, "{:#?}", cluster.log);
 }
 
 /// Where preemption ends at its limit, too, the gang is refused for the reasons that it had, and holds room.
 #[test]
 fn a_gang_for_which_preemption_ends_at_its_limit_is_refused_and_holds_room() {
-    let mut live =
-        Live::new(with_limits(&["WorkloadAwarePreemption"], true, LITTLE), hard_to_place(10));
-    live.engine.schedule_next(live.now);
-    let effects: Vec<String> = live.engine.drain_effects().map(|it| it.to_string()).collect();
+    let mut cluster =
+        cluster(with_limits(&["WorkloadAwarePreemption"], true, LITTLE), hard_to_place(10));
+    cluster.engine.schedule_next(cluster.now);
+    let effects: Vec<String> = cluster.engine.drain_effects().map(|it| it.to_string()).collect();
     let condition = effects.iter().find(|effect| effect.contains("PodGroup x/g")).unwrap();
     for text in
         ["Unschedulable", "cluster: the search for a way to place 4 pods ended at its limit"]
     {
         assert!(condition.contains(text), "{effects:#?}");
     }
-    let nominated = (0..4).filter(|at| live.engine.queue().nomination(&format!("m{at}")).is_some());
+    let nominated =
+        (0..4).filter(|at| cluster.engine.queue().nomination(&format!("m{at}")).is_some());
     assert_eq!(nominated.count(), 4, "it holds room: {effects:#?}");
 }
 
@@ -1252,39 +1173,20 @@ fn members_with_numbers_that_another_one_looks_at_are_not_alike() {
 }
 
 fn tell_members_apart_by(key: &str) {
-    let node = |name: &str, cpu: &str, pods: &str| {
-        node_applied(&json!({
-            "metadata": {"name": name, "labels": {"host": name}},
-            "status": {"allocatable": {"cpu": cpu, "memory": "64Gi", "pods": pods}},
-        }))
-    };
-    let pod = |name: &str, label: &str, spec: Value| {
-        let mut pod = json!({
-            "metadata": {"namespace": "x", "name": name, "uid": name, "labels": {key: label}},
-            "spec": {
-                "schedulerName": "default-scheduler",
-                "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
-            },
-        });
-        pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-        pod_applied(&pod)
-    };
-    let of_group = json!({"schedulingGroup": {"podGroupName": "g"}});
-    let mut spread = of_group.clone();
-    spread["nodeSelector"] = json!({"host": "n0"});
-    spread["topologySpreadConstraints"] = json!([{
-        "maxSkew": 1, "topologyKey": "host", "whenUnsatisfiable": "DoNotSchedule", "nodeAffinityPolicy": "Ignore",
+    let spread = json!({
+        "maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": "DoNotSchedule", "nodeAffinityPolicy": "Ignore",
         "labelSelector": {"matchLabels": {key: "counted"}},
-    }]);
-    let inputs = vec![
-        node("n0", "3", "9"),
-        node("n1", "8", "1"),
-        pod("r0", "counted", json!({"nodeName": "n0"})),
-        object_applied(pod_group("g", json!({"schedulingPolicy": {"gang": {"minCount": 3}}}))),
-        pod("m0", "other", of_group.clone()),
-        pod("m1", "counted", of_group),
-        pod("m2", "counted", spread),
+    });
+    let inputs = [
+        "node n0 cpu=3 pods=9",
+        "node n1 cpu=8 pods=1",
+        &format!("pod r0 cpu=1 label:{key}=counted node=n0"),
+        "podgroup g min=3",
+        &format!("pod m0 cpu=1 label:{key}=other group=g"),
+        &format!("pod m1 cpu=1 label:{key}=counted group=g"),
+        &format!("pod m2 cpu=1 label:{key}=counted group=g selector:{HOSTNAME}=n0 spread={spread}"),
     ];
+    let inputs: Vec<Input> = inputs.into_iter().map(applied).collect();
     let plugins = json!({"multiPoint": {"disabled": [{"name": "InterPodAffinity"}]}});
     let spreading = json!({"name": "PodTopologySpread", "args": {"defaultingType": "List"}});
     let profiles = json!([

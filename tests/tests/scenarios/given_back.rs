@@ -13,7 +13,7 @@ use kube_scheduler_engine::{
 };
 use kube_scheduler_framework::{ApiError, ObjectWrite};
 use kube_scheduler_queue::Place;
-use kube_scheduler_tests::fixtures::{engine, node_applied, object_applied, pod_applied};
+use kube_scheduler_tests::fixtures::{applied, devices_applied, engine, object_applied};
 use serde_json::{Value, json};
 
 const API_VERSION: &str = "resource.k8s.io/v1";
@@ -32,39 +32,18 @@ impl Scheduler {
         let now = Timestamp::from_millis(1_000_000);
         let mut scheduler = Self { engine, now, effects: Vec::new() };
         scheduler.node("a", true);
-        scheduler.object(json!({
-            "apiVersion": API_VERSION, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {},
-        }));
+        scheduler.handle(applied("deviceclass gpu"));
         for node in ["a", "b"] {
-            scheduler.object(json!({
-                "apiVersion": API_VERSION, "kind": "ResourceSlice", "metadata": {"name": node},
-                "spec": {
-                    "driver": "gpu.example.com", "nodeName": node, "devices": [{"name": "gpu"}],
-                    "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-                },
-            }));
+            scheduler.handle(devices_applied(node, &[json!({"name": "gpu"})]));
         }
         scheduler.claim(5, claim_status);
-        let claims = json!([{"name": "c", "resourceClaimName": "c"}]);
-        scheduler.pod("p", &json!({"spec": {"resourceClaims": claims}}));
+        scheduler.pod("p", &uses("c"));
         scheduler
     }
 
-    /// The watch shows a pod that wants 3 CPU, with these fields.
-    fn pod(&mut self, name: &str, fields: &Value) {
-        let mut pod = json!({
-            "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"},
-            "spec": {
-                "schedulerName": "default-scheduler",
-                "containers": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}],
-            },
-        });
-        for part in ["metadata", "spec", "status"] {
-            for (field, value) in fields[part].as_object().into_iter().flatten() {
-                pod[part][field] = value.clone();
-            }
-        }
-        self.handle(pod_applied(&pod));
+    /// The watch shows a pod that wants 3 CPU, unless these words say something else.
+    fn pod(&mut self, name: &str, words: &str) {
+        self.handle(applied(&format!("pod {name} uid={name} version=1 cpu=3 {words}")));
     }
 
     fn is_unschedulable(&self, pod: &str) -> bool {
@@ -78,12 +57,8 @@ impl Scheduler {
     }
 
     fn node(&mut self, name: &str, is_open: bool) {
-        let node = json!({
-            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-            "spec": {"unschedulable": !is_open},
-            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
-        });
-        self.handle(node_applied(&node));
+        let word = if is_open { "" } else { "unschedulable" };
+        self.handle(applied(&format!("node {name} {word}")));
     }
 
     fn object(&mut self, json: Value) {
@@ -144,6 +119,11 @@ impl Scheduler {
         let is_meant = |size: &TableSize| size.table == "writes without an answer";
         self.engine.table_sizes().into_iter().find(is_meant).unwrap().n_entries
     }
+}
+
+/// The word for a pod with this claim.
+fn uses(claim: &str) -> String {
+    json!({"spec": {"resourceClaims": [{"name": "c", "resourceClaimName": claim}]}}).to_string()
 }
 
 fn claim(revision: u64, status: &Value) -> Value {
@@ -292,9 +272,7 @@ fn devices_that_were_not_allocated_in_the_end_wake_who_waits_for_them() {
     other["metadata"]["name"] = "d".into();
     other["metadata"]["uid"] = "d".into();
     scheduler.object(other);
-    let claims = json!([{"name": "d", "resourceClaimName": "d"}]);
-    let small = json!([{"name": "main"}]);
-    scheduler.pod("q", &json!({"spec": {"resourceClaims": claims, "containers": small}}));
+    scheduler.pod("q", &format!("cpu=- {}", uses("d")));
     assert_eq!(scheduler.attempt(), assumed("a"));
     let (token, ..) = scheduler.status_written();
     assert!(is_rejected(&scheduler.attempt()));
@@ -309,66 +287,47 @@ fn room_on_another_node_wakes_who_waits_for_it_when_the_pod_is_bound_elsewhere()
     let mut scheduler = Scheduler::new(&allocated("a", &["p"]));
     scheduler.node("b", false);
     assert_eq!(scheduler.attempt(), assumed("a"));
-    scheduler.pod("q", &json!({}));
+    scheduler.pod("q", "");
     assert!(is_rejected(&scheduler.attempt()));
     assert!(scheduler.is_unschedulable("q"));
-    scheduler.pod("p", &json!({"spec": {"nodeName": "b"}}));
+    scheduler.pod("p", "node=b");
     assert!(!scheduler.is_unschedulable("q"));
 }
 
 #[test]
 fn a_nomination_wakes_pods_that_wait_for_its_room_when_an_announcement_takes_its_place() {
-    let on = |node: &str| json!({"kubernetes.io/hostname": node});
-    let p = |revision: &str, tolerations: Value, nominated: &str| {
-        json!({
-            "metadata": {"resourceVersion": revision},
-            "spec": {
-                "priority": 10, "preemptionPolicy": "Never", "nodeSelector": on("b"),
-                "tolerations": tolerations,
-            },
-            "status": {"nominatedNodeName": nominated},
-        })
-    };
+    let on_b = "selector:kubernetes.io/hostname=b priority=10 preemption=Never";
     let mut scheduler = Scheduler::new(&json!({}));
     scheduler.node("b", false);
     scheduler.handle(Input::PodDeleted { namespace: "default".into(), name: "p".into() });
-    scheduler.pod("p", &p("1", json!([]), "a"));
+    scheduler.pod("p", &format!("{on_b} nominated=a"));
     assert!(is_rejected(&scheduler.turn()));
-    scheduler.pod("q", &json!({"spec": {"nodeSelector": on("a")}}));
+    scheduler.pod("q", "selector:kubernetes.io/hostname=a");
     assert!(is_rejected(&scheduler.turn()));
     assert!(scheduler.is_unschedulable("q"));
 
-    let all = json!([{"operator": "Exists"}]);
-    scheduler.pod("p", &p("2", all.clone(), "a"));
+    scheduler.pod("p", &format!("{on_b} nominated=a tolerate:* version=2"));
     scheduler.now = scheduler.now + Duration::from_secs(20);
     scheduler.handle(Input::TimePassed);
     assert_eq!(scheduler.turn(), assumed("b"));
     assert!(scheduler.is_unschedulable("q"));
-    scheduler.pod("p", &p("3", all, "b"));
+    scheduler.pod("p", &format!("{on_b} nominated=b tolerate:* version=3"));
     assert!(!scheduler.is_unschedulable("q"));
 }
 
 #[test]
 fn a_nomination_wakes_who_waits_for_its_room_when_the_pod_is_bound_elsewhere() {
-    let nominated = |node: &str| {
-        let nowhere =
-            json!({"priority": 10, "preemptionPolicy": "Never", "nodeSelector": {"is": "nowhere"}});
-        let mut pod = json!({"spec": nowhere, "status": {"nominatedNodeName": "a"}});
-        if !node.is_empty() {
-            pod["spec"]["nodeName"] = node.into();
-        }
-        pod
-    };
+    let nominated = "nominated=a selector:is=nowhere priority=10 preemption=Never";
     for (node, is_woken) in [("b", true), ("a", false)] {
         let mut scheduler = Scheduler::new(&json!({}));
         scheduler.node("b", false);
         scheduler.handle(Input::PodDeleted { namespace: "default".into(), name: "p".into() });
-        scheduler.pod("p", &nominated(""));
+        scheduler.pod("p", nominated);
         assert!(is_rejected(&scheduler.turn()));
-        scheduler.pod("q", &json!({}));
+        scheduler.pod("q", "");
         assert!(is_rejected(&scheduler.turn()));
         assert!(scheduler.is_unschedulable("q"));
-        scheduler.pod("p", &nominated(node));
+        scheduler.pod("p", &format!("{nominated} node={node}"));
         assert_eq!(!scheduler.is_unschedulable("q"), is_woken, "{node}");
     }
 }

@@ -4,21 +4,19 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Object, Pod, PodGroup, Timestamp};
+use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::check;
-use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EngineOptions, Input, Notice, PodRef, Turn, WorkLimits,
-};
+use kube_scheduler_engine::{AttemptResult, EngineOptions, Input, Notice, Turn, WorkLimits};
 use kube_scheduler_framework::groups::PlacedGroup;
 use kube_scheduler_framework::{
     Commands, Context, CycleState, Permit, PermitDecision, Plugin, Reserve, Status,
-    extension_points,
+    extension_points, testing,
 };
-use kube_scheduler_tests::fixtures::{self, engine_with, node_applied, object_applied, pod_group};
+use kube_scheduler_tests::fixtures::{self, engine_with};
+use kube_scheduler_tests::live_cluster::LiveCluster;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::json;
@@ -86,211 +84,96 @@ impl Reserve for Watcher {
     }
 }
 
-/// An engine and the API server's side of it.
-struct History {
-    engine: Engine,
-    now: Timestamp,
-    pods: BTreeMap<String, Arc<Pod>>,
-    log: Vec<String>,
-    has_gangs: bool,
+fn cached(uses_class_cache: bool) -> EngineOptions {
+    EngineOptions { uses_class_cache, ..EngineOptions::default() }
 }
 
-fn name(pod: &PodRef) -> String {
-    pod.name.to_string()
+fn cluster(gates: &[&str], options: EngineOptions) -> LiveCluster {
+    watched(gates, options, false)
 }
 
-impl History {
-    fn new(gates: &[&str], uses_class_cache: bool) -> Self {
-        Self::with(gates, EngineOptions { uses_class_cache, ..EngineOptions::default() })
-    }
+/// With `is_watched` a plugin is asked about each reservation that says nothing, and does not say that it never will.
+fn watched(gates: &[&str], options: EngineOptions, is_watched: bool) -> LiveCluster {
+    with_plugins(gates, options, if is_watched { &["Watcher"] } else { &[] })
+}
 
-    fn with(gates: &[&str], options: EngineOptions) -> Self {
-        Self::watched(gates, options, false)
-    }
+/// With more plugins, of those that are defined here.
+fn with_plugins(gates: &[&str], options: EngineOptions, more: &[&str]) -> LiveCluster {
+    let mut registry = kube_scheduler_plugins_intree::registry();
+    let names: Vec<_> = more.iter().map(|name| json!({"name": name})).collect();
+    // Where members stay on their nodes, they are not asked about on trial.
+    let denies_from = if more.contains(&"Watcher") { 2 } else { 1 };
+    let plugins = json!({"multiPoint": {"enabled": names}});
+    let profiles = json!([{"schedulerName": "default-scheduler", "plugins": plugins}]);
+    registry.register("Watcher", |_, _| Ok(Arc::new(Watcher))).unwrap();
+    let fickle = move || Fickle { n_asked: Mutex::default(), denies_from };
+    registry.register("Fickle", move |_, _| Ok(Arc::new(fickle()))).unwrap();
+    registry.register("Counter", |_, _| Ok(Arc::new(Counter))).unwrap();
+    let options = EngineOptions { gates: fixtures::gates(gates.iter().copied()), ..options };
+    let mut cluster = LiveCluster::new(engine_with(&profiles, &registry, options));
+    cluster.expects_quorum = gates.contains(&"GangScheduling");
+    cluster
+}
 
-    /// With `is_watched` a plugin is asked about each reservation that says nothing, and does not say that it never will.
-    fn watched(gates: &[&str], options: EngineOptions, is_watched: bool) -> Self {
-        Self::with_plugins(gates, options, if is_watched { &["Watcher"] } else { &[] })
-    }
-
-    /// With more plugins, of those that are defined here.
-    fn with_plugins(gates: &[&str], options: EngineOptions, more: &[&str]) -> Self {
-        let mut registry = kube_scheduler_plugins_intree::registry();
-        let names: Vec<_> = more.iter().map(|name| json!({"name": name})).collect();
-        // Where members stay on their nodes, they are not asked about on trial.
-        let denies_from = if more.contains(&"Watcher") { 2 } else { 1 };
-        let plugins = json!({"multiPoint": {"enabled": names}});
-        let profiles = json!([{"schedulerName": "default-scheduler", "plugins": plugins}]);
-        registry.register("Watcher", |_, _| Ok(Arc::new(Watcher))).unwrap();
-        let fickle = move || Fickle { n_asked: Mutex::default(), denies_from };
-        registry.register("Fickle", move |_, _| Ok(Arc::new(fickle()))).unwrap();
-        registry.register("Counter", |_, _| Ok(Arc::new(Counter))).unwrap();
-        let options = EngineOptions { gates: fixtures::gates(gates.iter().copied()), ..options };
-        let engine = engine_with(&profiles, &registry, options);
-        let now = Timestamp::from_millis(1_000_000);
-        let has_gangs = gates.contains(&"GangScheduling");
-        Self { engine, now, pods: BTreeMap::new(), log: Vec::new(), has_gangs }
-    }
-
-    fn group(n: u8, size: u8) -> Object {
-        let policy =
-            if size == 0 { json!({"basic": {}}) } else { json!({"gang": {"minCount": size}}) };
-        let constraints = if n == 1 { json!({"topology": [{"key": "zone"}]}) } else { json!(null) };
-        let spec = json!({
-            "schedulingPolicy": policy, "schedulingConstraints": constraints, "priority": 10 * i32::from(n),
-        });
-        Object::from_value(pod_group(&format!("g{n}"), spec)).unwrap()
-    }
-
-    fn handle(&mut self, input: Input) {
-        self.engine.handle(input, self.now);
-        self.carry_out();
-    }
-
-    fn add(&mut self, pod: serde_json::Value) {
-        let pod = Arc::new(Pod::from_value(&pod).unwrap());
-        self.pods.insert(pod.name.to_string(), pod.clone());
-        self.handle(Input::PodApplied(pod));
-    }
-
-    /// Everything succeeds at once, and the watch reports it.
-    fn carry_out(&mut self) {
-        loop {
-            let effects: Vec<Effect> = self.engine.drain_effects().collect();
-            if effects.is_empty() {
-                return;
-            }
-            for effect in effects {
-                self.log.push(effect.to_string());
-                match effect {
-                    Effect::WriteBinding { token, pod, node } => {
-                        if self.has_gangs {
-                            self.expect_quorum(&pod);
-                        }
-                        let answer = Input::BindingWritten { token, result: Ok(()) };
-                        self.engine.handle(answer, self.now);
-                        if let Some(known) = self.pods.get_mut(&name(&pod)) {
-                            *known = Arc::new(known.with_node_name(&node));
-                            self.engine.handle(Input::PodApplied(known.clone()), self.now);
-                        }
-                    }
-                    Effect::EvictPod { token, pod, .. } => {
-                        let result = Ok(kube_scheduler_engine::EvictionOutcome::Deleted);
-                        self.engine.handle(Input::PodEvicted { token, result }, self.now);
-                        self.pods.remove(&name(&pod));
-                        let (namespace, name) = (pod.namespace, pod.name);
-                        self.engine.handle(Input::PodDeleted { namespace, name }, self.now);
-                    }
-                    Effect::ClearNomination { token, .. } => {
-                        let answer = Input::NominationCleared { token, result: Ok(()) };
-                        self.engine.handle(answer, self.now);
-                    }
-                    _ => {}
-                }
-            }
+/// One attempt, with its results in the log.
+fn turn(cluster: &mut LiveCluster) {
+    let turn: Option<Turn> = cluster.engine.schedule_next(cluster.now);
+    assert_eq!(check(cluster.engine.cluster()), []);
+    if let Some(turn) = &turn {
+        cluster.log.push(format!("{:?} {:?} {:?}", turn.pod, turn.result, turn.group));
+        let members = turn.group.iter().flat_map(|group| &group.members);
+        for (pod, result) in members {
+            let is_assumed = cluster.engine.cluster().is_assumed(&pod.uid);
+            let is_placed = matches!(result, AttemptResult::Assumed(_));
+            assert_eq!(is_assumed, is_placed, "{pod}: {result:?}");
         }
     }
+    cluster.carry_out();
+}
 
-    /// A member of a gang is only bound when enough of the gang have a node.
-    fn expect_quorum(&self, pod: &PodRef) {
-        let cluster = self.engine.cluster();
-        let known = self.engine.known_pod(&pod.namespace, &pod.name);
-        let Some(group) = known.and_then(|pod| pod.spec.pod_group.clone()) else { return };
-        let object = cluster.objects().get(PodGroup::GROUP, PodGroup::KIND, &pod.namespace, &group);
-        let Some(object) = object else { return };
-        let Some(min_count) = PodGroup::from_object(object).unwrap().min_count() else { return };
-        let state = cluster.pod_group(&pod.namespace, &group).unwrap();
-        assert!(
-            state.n_scheduled() >= usize::try_from(min_count).unwrap(),
-            "{pod} is bound, {} of {min_count} have a node",
-            state.n_scheduled()
-        );
-    }
+fn group(n: u8, size: u8) -> String {
+    let min = if size == 0 { String::new() } else { format!("min={size}") };
+    let topology = if n == 1 { "topology=zone" } else { "" };
+    format!("podgroup g{n} {min} {topology} priority={}", 10 * n)
+}
 
-    fn turn(&mut self) {
-        let turn: Option<Turn> = self.engine.schedule_next(self.now);
-        let differences = check(self.engine.cluster());
-        assert!(differences.is_empty(), "{differences:?}");
-        if let Some(turn) = &turn {
-            self.log.push(format!("{:?} {:?} {:?}", turn.pod, turn.result, turn.group));
-            let members = turn.group.iter().flat_map(|group| &group.members);
-            for (pod, result) in members {
-                let is_assumed = self.engine.cluster().is_assumed(&pod.uid);
-                let is_placed = matches!(result, AttemptResult::Assumed(_));
-                assert_eq!(is_assumed, is_placed, "{pod}: {result:?}");
-            }
+fn take(cluster: &mut LiveCluster, step: &Step) {
+    match *step {
+        Step::Group(n, size) => cluster.apply(&group(n, size)),
+        Step::GroupGone(n) => {
+            cluster.handle(Input::ObjectDeleted(testing::object(&group(n, 0)).build()));
         }
-        self.carry_out();
-    }
-
-    fn take(&mut self, step: &Step) {
-        match *step {
-            Step::Group(n, size) => {
-                self.handle(Input::ObjectApplied(Arc::new(Self::group(n, size))));
-            }
-            Step::GroupGone(n) => {
-                self.handle(Input::ObjectDeleted(Arc::new(Self::group(n, 0))));
-            }
-            Step::Pod(n) => {
-                let name = format!("p{n:02}");
-                if self.pods.contains_key(&name) {
-                    return;
-                }
+        Step::Pod(n) => {
+            let name = format!("p{n:02}");
+            if !cluster.pods.contains_key(&name) {
                 // The fourth group is none.
-                let group = (n % 4 < 3).then(|| json!({"podGroupName": format!("g{}", n % 4)}));
-                let pod = Arc::new(Pod::from_value(&pod_json(&name, n, group.as_ref())).unwrap());
-                self.pods.insert(name, pod.clone());
-                self.handle(Input::PodApplied(pod));
+                let group = if n % 4 < 3 { format!("group=g{}", n % 4) } else { String::new() };
+                cluster.apply(&pod(&name, n, &group));
             }
-            Step::PodGone(n) => {
-                let name = format!("p{n:02}");
-                if self.pods.remove(&name).is_some() {
-                    let namespace = "x".into();
-                    self.handle(Input::PodDeleted { namespace, name: name.into() });
-                }
-            }
-            Step::Node(n) => {
-                let node = json!({
-                    "metadata": {"name": format!("n{n}"), "labels": {"zone": format!("z{}", n % 2), "host": format!("n{n}")}},
-                    "status": {"allocatable": {"cpu": (1 + 2 * (n % 3)).to_string(), "memory": "8Gi", "pods": "10"}},
-                });
-                self.handle(node_applied(&node));
-            }
-            Step::NodeGone(n) => self.handle(Input::NodeDeleted { name: format!("n{n}").into() }),
-            Step::Turn => self.turn(),
-            Step::Wait(seconds) => {
-                self.now = self.now + Duration::from_secs(u64::from(seconds) * 20);
-                self.handle(Input::TimePassed);
-            }
+        }
+        Step::PodGone(n) => cluster.delete(&format!("p{n:02}")),
+        Step::Node(n) => {
+            let (cpu, zone) = (1 + 2 * (n % 3), n % 2);
+            cluster.apply(&format!("node n{n} cpu={cpu} pods=10 zone=z{zone}"));
+        }
+        Step::NodeGone(n) => cluster.handle(Input::NodeDeleted { name: format!("n{n}").into() }),
+        Step::Turn => turn(cluster),
+        Step::Wait(seconds) => {
+            cluster.now = cluster.now + Duration::from_secs(u64::from(seconds) * 20);
+            cluster.handle(Input::TimePassed);
         }
     }
 }
 
-fn pod_json(name: &str, n: u8, group: Option<&serde_json::Value>) -> serde_json::Value {
-    let mut pod = json!({
-        "metadata": {"namespace": "x", "name": name, "uid": name, "labels": {"app": "a"}},
-        "spec": {
-            "schedulerName": "default-scheduler", "schedulingGroup": group, "priority": i32::from(n % 5),
-            "containers": [{"name": "c", "resources": {"requests": {"cpu": "600m"}}}],
-        },
-    });
-    let selector = json!({"matchLabels": {"app": "a"}});
+/// A pod with a word for its group, if it has one. Further words count in place of its own.
+fn pod(name: &str, n: u8, group: &str) -> String {
     // Most answers are about a node alone; others are about all nodes of a zone, or about terms that pods carry.
-    match n / 4 % 5 {
-        3 => {
-            pod["spec"]["topologySpreadConstraints"] = json!([{
-                "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector,
-            }]);
-        }
-        4 => {
-            let term = json!({"topologyKey": "host", "labelSelector": selector});
-            pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
-                json!([term]);
-            pod["metadata"]["labels"]["app"] = "b".into();
-        }
-        _ => {}
-    }
-    pod
+    let more = match n / 4 % 5 {
+        3 => "spread=zone:1:app=a",
+        4 => "anti-affinity=host:app=a label:app=b",
+        _ => "",
+    };
+    format!("pod {name} cpu=600m priority={} {group} label:app=a {more}", n % 5)
 }
 
 const GATES: [&[&str]; 4] = [
@@ -301,21 +184,21 @@ const GATES: [&[&str]; 4] = [
 ];
 
 fn run(gates: &[&str], steps: &[Step], uses_class_cache: bool) -> Vec<String> {
-    run_with(History::new(gates, uses_class_cache), steps)
+    run_with(cluster(gates, cached(uses_class_cache)), steps)
 }
 
-fn run_with(mut history: History, steps: &[Step]) -> Vec<String> {
+fn run_with(mut cluster: LiveCluster, steps: &[Step]) -> Vec<String> {
     for step in steps {
-        history.take(step);
+        take(&mut cluster, step);
     }
     // Deleted members leave no group behind.
     for n in 0..N_PODS {
-        history.take(&Step::PodGone(n));
+        take(&mut cluster, &Step::PodGone(n));
     }
-    assert_eq!(history.engine.cluster().n_pod_groups(), 0);
-    let n_attempts = history.engine.drain_preemption_counts().n_attempts;
-    history.log.push(format!("{n_attempts} attempts at preemption"));
-    history.log
+    assert_eq!(cluster.engine.cluster().n_pod_groups(), 0);
+    let n_attempts = cluster.engine.drain_preemption_counts().n_attempts;
+    cluster.log.push(format!("{n_attempts} attempts at preemption"));
+    cluster.log
 }
 
 proptest! {
@@ -339,8 +222,8 @@ proptest! {
         steps in prop::collection::vec(step(), 1..160),
     ) {
         let options = EngineOptions { plans_gangs_exactly, seed, ..EngineOptions::default() };
-        let stays = run_with(History::with(gates, options.clone()), &steps);
-        prop_assert_eq!(&stays, &run_with(History::watched(gates, options, true), &steps));
+        let stays = run_with(cluster(gates, options.clone()), &steps);
+        prop_assert_eq!(&stays, &run_with(watched(gates, options, true), &steps));
     }
 }
 
@@ -405,71 +288,55 @@ const ALL_GATES: [&str; 4] = [
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 impl UniformCase {
-    fn pod(name: &str, group: Option<String>, cpu: u8, priority: u8) -> serde_json::Value {
-        let group = group.map(|group| json!({"podGroupName": group}));
-        let mut pod = pod_json(name, 0, group.as_ref());
-        pod["spec"]["priority"] = priority.into();
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] =
-            format!("{}m", u32::from(cpu) * 100).into();
-        pod
+    fn pod(name: &str, group: &str, cpu: u8, priority: u8) -> String {
+        format!("{} cpu={}m priority={priority}", pod(name, 0, group), u32::from(cpu) * 100)
     }
 
-    fn play(&self, uses_class_cache: bool) -> History {
+    fn play(&self, uses_class_cache: bool) -> LiveCluster {
         let options =
             EngineOptions { uses_class_cache, seed: self.seed, ..EngineOptions::default() };
-        let mut history = History::with(&ALL_GATES, options);
+        let mut cluster = cluster(&ALL_GATES, options);
         for (at, (zone, cpu)) in self.nodes.iter().enumerate() {
-            let node = json!({
-                "metadata": {"name": format!("n{at}"), "labels": {"zone": format!("z{zone}"), "host": format!("n{at}")}},
-                "status": {"allocatable": {"cpu": cpu.to_string(), "memory": "8Gi", "pods": "10"}},
-            });
-            history.handle(node_applied(&node));
+            cluster.apply(&format!("node n{at} cpu={cpu} pods=10 zone=z{zone}"));
         }
         for group in 0..2 {
-            let spec = json!({"schedulingPolicy": {"basic": {}}, "disruptionMode": "PodGroup", "priority": group});
-            history.handle(object_applied(pod_group(&format!("r{group}"), spec)));
+            let mode = json!({"spec": {"disruptionMode": "PodGroup"}});
+            cluster.apply(&format!("podgroup r{group} priority={group} {mode}"));
         }
         for (at, (node, cpu, priority, group)) in self.running.iter().enumerate() {
-            let group = group.map(|group| format!("r{group}"));
-            let mut pod = Self::pod(&format!("r{at:02}"), group, *cpu, *priority);
-            pod["spec"]["nodeName"] = format!("n{}", usize::from(*node) % self.nodes.len()).into();
+            let group = group.map_or_else(String::new, |group| format!("group=r{group}"));
+            let mut pod = Self::pod(&format!("r{at:02}"), &group, *cpu, *priority);
+            pod += &format!(" node=n{}", usize::from(*node) % self.nodes.len());
             if self.has_others && at % 3 == 0 {
                 // Of these, some look at the numbers that the members of gangs have.
                 let (key, value) = if self.seed == 2 { (INDEX, "1") } else { ("app", "a") };
-                let term =
-                    json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {key: value}}});
-                let kind = ["podAffinity", "podAntiAffinity"][at / 3 % 2];
-                pod["spec"]["affinity"][kind]["requiredDuringSchedulingIgnoredDuringExecution"] =
-                    json!([term]);
-                pod["metadata"]["labels"] = json!({});
+                let kind = ["affinity", "anti-affinity"][at / 3 % 2];
+                pod += &format!(" {kind}=zone:{key}={value} label:app=-");
             }
-            history.add(pod);
+            cluster.apply(&pod);
         }
         for (n, gang) in self.gangs.iter().enumerate() {
-            let mut spec = json!({"schedulingPolicy": {"gang": {"minCount": gang.min_count}}, "priority": gang.priority});
-            if gang.is_in_one_zone {
-                spec["schedulingConstraints"] = json!({"topology": [{"key": "zone"}]});
-            }
-            history.handle(object_applied(pod_group(&format!("g{n}"), spec)));
+            let Uniform { min_count, priority, cpu, .. } = *gang;
+            let topology = if gang.is_in_one_zone { "topology=zone" } else { "" };
+            cluster.apply(&format!("podgroup g{n} min={min_count} priority={priority} {topology}"));
             for at in 0..gang.size {
-                let (name, group) = (format!("g{n}-{at}"), Some(format!("g{n}")));
-                let mut pod = Self::pod(&name, group, gang.cpu, gang.priority);
+                let mut pod =
+                    Self::pod(&format!("g{n}-{at}"), &format!("group=g{n}"), cpu, priority);
                 if self.seed > 0 {
-                    pod["metadata"]["labels"][INDEX] = at.to_string().into();
+                    pod += &format!(" label:{INDEX}={at}");
                 }
                 if self.has_others && n == 1 {
-                    pod["spec"]["containers"][0]["ports"] =
-                        json!([{"containerPort": 80, "hostPort": 80}]);
+                    pod += " port=80";
                 }
-                history.add(pod);
+                cluster.apply(&pod);
             }
-            history.turn();
+            turn(&mut cluster);
         }
         for _ in 0..4 {
-            history.take(&Step::Wait(20));
-            (0..6).for_each(|_| history.turn());
+            take(&mut cluster, &Step::Wait(20));
+            (0..6).for_each(|_| turn(&mut cluster));
         }
-        history
+        cluster
     }
 }
 
@@ -547,20 +414,20 @@ impl Permit for Fickle {
 fn members_are_bound_one_by_one_when_a_promise_is_broken() {
     let [stays, is_taken_back] = [false, true].map(|is_watched| {
         let plugins: &[&str] = if is_watched { &["Watcher", "Fickle"] } else { &["Fickle"] };
-        let mut history = History::with_plugins(GATES[1], EngineOptions::default(), plugins);
+        let mut cluster = with_plugins(GATES[1], EngineOptions::default(), plugins);
         // The others are let through by GangScheduling before the last one is rejected.
-        history.has_gangs = false;
-        history.take(&Step::Node(4));
-        history.take(&Step::Group(0, 3));
-        (0..3).for_each(|n| history.take(&Step::Pod(n * 4)));
-        let turn = history.engine.schedule_next(history.now);
-        history.log.push(format!("{:?}", turn.unwrap().group));
-        history.carry_out();
+        cluster.expects_quorum = false;
+        take(&mut cluster, &Step::Node(4));
+        take(&mut cluster, &Step::Group(0, 3));
+        (0..3).for_each(|n| take(&mut cluster, &Step::Pod(n * 4)));
+        let first = cluster.engine.schedule_next(cluster.now);
+        cluster.log.push(format!("{:?}", first.unwrap().group));
+        cluster.carry_out();
         for _ in 0..4 {
-            history.take(&Step::Wait(20));
-            history.turn();
+            take(&mut cluster, &Step::Wait(20));
+            turn(&mut cluster);
         }
-        history.log
+        cluster.log
     });
     assert_eq!(stays, is_taken_back);
     assert!(stays.iter().any(|line| line.contains("not now")), "{stays:#?}");
@@ -604,12 +471,12 @@ impl Permit for Counter {
 #[test]
 fn permit_is_asked_when_the_number_of_members_has_not_decided_yet() {
     let n_asked = |plugins: &[&str], n_pods: u8| {
-        let mut history = History::with_plugins(GATES[1], EngineOptions::default(), plugins);
-        history.take(&Step::Node(4));
-        history.take(&Step::Group(0, n_pods));
-        (0..n_pods).for_each(|n| history.take(&Step::Pod(n * 4)));
+        let mut cluster = with_plugins(GATES[1], EngineOptions::default(), plugins);
+        take(&mut cluster, &Step::Node(4));
+        take(&mut cluster, &Step::Group(0, n_pods));
+        (0..n_pods).for_each(|n| take(&mut cluster, &Step::Pod(n * 4)));
         N_ASKED.set(0);
-        let turn = history.engine.schedule_next(history.now).unwrap();
+        let turn = cluster.engine.schedule_next(cluster.now).unwrap();
         (N_ASKED.get(), matches!(turn.result, AttemptResult::Assumed(_)))
     };
     assert_eq!(n_asked(&["Counter"], 3), (1, true));
@@ -622,14 +489,14 @@ fn permit_is_asked_when_the_number_of_members_has_not_decided_yet() {
 #[test]
 fn members_that_stay_are_placed_once() {
     let [stays, is_taken_back] = [false, true].map(|is_watched| {
-        let mut history = History::watched(GATES[1], EngineOptions::default(), is_watched);
-        history.take(&Step::Node(3));
-        history.take(&Step::Node(4));
-        history.take(&Step::Group(0, 3));
-        (0..3).for_each(|n| history.take(&Step::Pod(n * 4)));
-        let before = history.engine.cluster().sequence();
-        history.engine.schedule_next(history.now).unwrap();
-        history.engine.cluster().sequence() - before
+        let mut cluster = watched(GATES[1], EngineOptions::default(), is_watched);
+        take(&mut cluster, &Step::Node(3));
+        take(&mut cluster, &Step::Node(4));
+        take(&mut cluster, &Step::Group(0, 3));
+        (0..3).for_each(|n| take(&mut cluster, &Step::Pod(n * 4)));
+        let before = cluster.engine.cluster().sequence();
+        cluster.engine.schedule_next(cluster.now).unwrap();
+        cluster.engine.cluster().sequence() - before
     });
     assert_eq!((stays, is_taken_back), (3, 9));
 }
@@ -637,35 +504,35 @@ fn members_that_stay_are_placed_once() {
 /// The histories above would prove nothing if no gang were ever bound.
 #[test]
 fn a_gang_is_bound_when_it_is_complete_and_fits() {
-    let mut history = History::new(GATES[1], true);
+    let mut cluster = cluster(GATES[1], cached(true));
     for step in [Step::Group(0, 2), Step::Node(1), Step::Pod(0), Step::Turn] {
-        history.take(&step);
+        take(&mut cluster, &step);
     }
-    assert_eq!(history.log, Vec::<String>::new(), "one of two has arrived");
-    history.take(&Step::Pod(4));
-    history.take(&Step::Turn);
+    assert_eq!(cluster.log, Vec::<String>::new(), "one of two has arrived");
+    take(&mut cluster, &Step::Pod(4));
+    take(&mut cluster, &Step::Turn);
     let bound = |log: &[String]| log.iter().filter(|line| line.starts_with("bind ")).count();
-    assert_eq!(bound(&history.log), 2, "{:#?}", history.log);
-    let written = history.log.iter().any(|line| line.contains("PodGroupScheduled"));
-    assert!(written, "{:#?}", history.log);
+    assert_eq!(bound(&cluster.log), 2, "{:#?}", cluster.log);
+    let written = cluster.log.iter().any(|line| line.contains("PodGroupScheduled"));
+    assert!(written, "{:#?}", cluster.log);
 }
 
 #[test]
 fn a_gang_that_does_not_fit_leaves_nothing_behind() {
-    let mut history = History::new(GATES[1], true);
+    let mut cluster = cluster(GATES[1], cached(true));
     // One node with room for one of four pods.
     for step in
         [Step::Group(0, 4), Step::Node(0), Step::Pod(0), Step::Pod(4), Step::Pod(8), Step::Pod(12)]
     {
-        history.take(&step);
+        take(&mut cluster, &step);
     }
-    history.take(&Step::Turn);
-    assert_eq!(history.engine.cluster().n_assumed(), 0);
-    assert!(!history.log.iter().any(|line| line.starts_with("bind ")), "{:#?}", history.log);
+    take(&mut cluster, &Step::Turn);
+    assert_eq!(cluster.engine.cluster().n_assumed(), 0);
+    assert!(!cluster.log.iter().any(|line| line.starts_with("bind ")), "{:#?}", cluster.log);
     assert!(
-        history.log.iter().any(|line| line.contains("pod group is unschedulable")),
+        cluster.log.iter().any(|line| line.contains("pod group is unschedulable")),
         "{:#?}",
-        history.log
+        cluster.log
     );
 }
 
@@ -673,19 +540,15 @@ fn a_gang_that_does_not_fit_leaves_nothing_behind() {
 #[test]
 fn each_member_that_fits_nowhere_is_an_attempt_at_preemption() {
     for uses_class_cache in [true, false] {
-        let mut history = History::new(GATES[1], uses_class_cache);
-        history.take(&Step::Group(0, 6));
-        history.take(&Step::Node(0));
+        let mut cluster = cluster(GATES[1], cached(uses_class_cache));
+        take(&mut cluster, &Step::Group(0, 6));
+        take(&mut cluster, &Step::Node(0));
         for n in 0..6 {
-            let group = json!({"podGroupName": "g0"});
-            let mut pod = pod_json(&format!("m{n}"), 0, Some(&group));
-            let cpu = (100 + n / 2).to_string();
-            pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu.into();
-            history.add(pod);
+            cluster.apply(&format!("{} cpu={}", pod(&format!("m{n}"), 0, "group=g0"), 100 + n / 2));
         }
-        history.turn();
-        let n_attempts = history.engine.drain_preemption_counts().n_attempts;
-        assert_eq!(n_attempts, 6, "class cache: {uses_class_cache}, {:#?}", history.log);
+        turn(&mut cluster);
+        let n_attempts = cluster.engine.drain_preemption_counts().n_attempts;
+        assert_eq!(n_attempts, 6, "class cache: {uses_class_cache}, {:#?}", cluster.log);
     }
 }
 
@@ -696,20 +559,18 @@ fn members_that_are_alike_are_refused_at_the_price_of_one() {
     let work = |n_members: u8, base: u64, uses_class_cache: bool| -> Vec<u64> {
         let work = WorkLimits { base, per_node: 0, refill_per_second: 0 };
         let options = EngineOptions { uses_class_cache, work, ..EngineOptions::default() };
-        let mut history = History::with(GATES[1], options);
-        history.take(&Step::Group(0, n_members));
-        (0..3).for_each(|node| history.take(&Step::Node(node)));
+        let mut cluster = cluster(GATES[1], options);
+        take(&mut cluster, &Step::Group(0, n_members));
+        (0..3).for_each(|node| take(&mut cluster, &Step::Node(node)));
         for n in 0..n_members {
-            let mut pod = pod_json(&format!("m{n:02}"), 0, Some(&json!({"podGroupName": "g0"})));
-            pod["spec"]["nodeSelector"] =
-                (0..40).map(|at| (format!("k{at}"), json!("x"))).collect();
-            history.add(pod);
+            let selector: String = (0..40).map(|at| format!(" selector:k{at}=x")).collect();
+            cluster.apply(&(pod(&format!("m{n:02}"), 0, "group=g0") + &selector));
         }
         // A retry shows what is left of the allowance.
         let turns = (0..2).map(|_| {
-            let turn = history.engine.schedule_next(history.now).unwrap();
-            history.carry_out();
-            history.take(&Step::Wait(60));
+            let turn = cluster.engine.schedule_next(cluster.now).unwrap();
+            cluster.carry_out();
+            take(&mut cluster, &Step::Wait(60));
             turn.work
         });
         turns.collect()
@@ -726,59 +587,40 @@ fn members_that_are_alike_are_refused_at_the_price_of_one() {
 /// Pods of a class are evaluated once, in whichever trial or group they come up.
 #[test]
 fn evaluations_outlive_trials() {
-    let mut history = History::new(GATES[1], true);
+    let mut cluster = cluster(GATES[1], cached(true));
     for step in [Step::Node(1), Step::Node(2), Step::Node(4), Step::Node(5)] {
-        history.take(&step);
+        take(&mut cluster, &step);
     }
     let mut misses = Vec::new();
     for group in 0..3 {
-        history.take(&Step::Group(group, 3));
+        take(&mut cluster, &Step::Group(group, 3));
         for at in 0..3 {
-            history.take(&Step::Pod(group + 4 * at));
+            take(&mut cluster, &Step::Pod(group + 4 * at));
         }
-        history.turn();
-        misses.push(history.engine.class_cache_counts().misses);
+        turn(&mut cluster);
+        misses.push(cluster.engine.class_cache_counts().misses);
     }
-    let bound = history.log.iter().filter(|line| line.starts_with("bind ")).count();
-    assert_eq!((bound, misses), (9, vec![1, 1, 1]), "{:#?}", history.log);
+    let bound = cluster.log.iter().filter(|line| line.starts_with("bind ")).count();
+    assert_eq!((bound, misses), (9, vec![1, 1, 1]), "{:#?}", cluster.log);
 }
 
 /// A gang for which all of 200 pods have to go. Unless its members are alike, it is tried once without them and once per pod.
 fn gang_that_preempts(work: WorkLimits, are_alike: bool) -> Vec<String> {
-    let mut history = History::with(GATES[3], EngineOptions { work, ..EngineOptions::default() });
-    history.handle(Input::ObjectApplied(Arc::new(History::group(2, 20))));
-    let pod = |name: &str, node: Option<String>, priority: i32, cpu: &str| {
-        let group = node.is_none().then(|| json!({"podGroupName": "g2"}));
-        let mut pod = pod_json(name, 0, group.as_ref());
-        pod["spec"]["nodeName"] = node.into();
-        pod["spec"]["priority"] = priority.into();
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu.into();
-        Arc::new(Pod::from_value(&pod).unwrap())
-    };
+    let mut cluster = cluster(GATES[3], EngineOptions { work, ..EngineOptions::default() });
+    cluster.apply(&group(2, 20));
     for n in 0..10 {
-        let node = json!({
-            "metadata": {"name": format!("n{n}")},
-            "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "110"}},
-        });
-        history.handle(node_applied(&node));
+        cluster.apply(&format!("node n{n} cpu=2"));
     }
-    let victims =
-        (0..200).map(|n| pod(&format!("v{n:03}"), Some(format!("n{}", n % 10)), 0, "100m"));
-    let members = (0..20).map(|n| {
-        let member = pod(&format!("m{n:02}"), None, 20, "1");
-        if are_alike || n % 2 == 0 {
-            return member;
-        }
-        let mut labelled = Pod::clone(&member);
-        labelled.labels = [("other", "yes")].into_iter().collect();
-        Arc::new(labelled)
-    });
-    for pod in victims.chain(members) {
-        history.pods.insert(pod.name.to_string(), pod.clone());
-        history.handle(Input::PodApplied(pod));
+    for n in 0..200 {
+        cluster.apply(&format!("{} node=n{} cpu=100m", pod(&format!("v{n:03}"), 0, ""), n % 10));
     }
-    history.turn();
-    history.log
+    for n in 0..20 {
+        let label = if are_alike || n % 2 == 0 { "" } else { "label:app=- label:other=yes" };
+        let member = pod(&format!("m{n:02}"), 0, "group=g2");
+        cluster.apply(&format!("{member} priority=20 cpu=1 {label}"));
+    }
+    turn(&mut cluster);
+    cluster.log
 }
 
 /// A dry run that is broken off says nothing of the pods that were put back for it.
@@ -804,48 +646,28 @@ fn a_group_whose_preemption_costs_too_much_evicts_nothing() {
 /// Two nodes full of pods of one group, and a gang of Kubernetes 1.37 whose member needs the place of one of them. The pods that
 /// have to go, and the log.
 fn gang_among_a_group(mode: serde_json::Value, policy: &str) -> (Vec<String>, String) {
-    let mut history = History::new(GATES[3], true);
-    let beta = |name: &str, spec: serde_json::Value| {
-        let object = json!({
-            "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
-            "metadata": {"namespace": "x", "name": name, "uid": name}, "spec": spec,
-        });
-        object_applied(object)
+    let mut cluster = cluster(GATES[3], cached(true));
+    let mut beta = |name: &str, priority: i32, spec: serde_json::Value| {
+        let beta = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "spec": spec});
+        cluster.apply(&format!("podgroup {name} priority={priority} {beta}"));
     };
-    let basic = json!({"basic": {}});
-    history.handle(beta(
-        "r",
-        json!({"schedulingPolicy": basic, "disruptionMode": mode, "priority": 5}),
-    ));
+    beta("r", 5, json!({"disruptionMode": mode}));
     let gang = json!({"gang": {"minCount": 1}});
-    let spec = json!({"schedulingPolicy": gang, "priority": 20, "preemptionPolicy": policy});
-    history.handle(beta("g", spec));
-    for n in 0..2 {
-        let node = json!({
-            "metadata": {"name": format!("n{n}")},
-            "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "110"}},
-        });
-        history.handle(node_applied(&node));
-    }
-    let pod = |name: &str, group: &str, priority: i32, node: Option<String>| {
-        let mut pod = pod_json(name, 0, Some(&json!({"podGroupName": group})));
-        pod["spec"]["nodeName"] = node.into();
-        pod["spec"]["priority"] = priority.into();
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1".into();
-        pod
-    };
+    beta("g", 20, json!({"schedulingPolicy": gang, "preemptionPolicy": policy}));
+    cluster.apply("node n0 cpu=2; node n1 cpu=2");
     for n in 0..4 {
-        history.add(pod(&format!("r{n}"), "r", 5, Some(format!("n{}", n % 2))));
+        let running = pod(&format!("r{n}"), 0, "group=r");
+        cluster.apply(&format!("{running} cpu=1 priority=5 node=n{}", n % 2));
     }
-    history.add(pod("m", "g", 20, None));
-    history.turn();
+    cluster.apply(&format!("{} cpu=1 priority=20", pod("m", 0, "group=g")));
+    turn(&mut cluster);
     let is_victim = |name: &&String| {
-        let start = format!("x/{name} ");
-        history.log.iter().any(|line| line.starts_with("evict ") && line.contains(&start))
+        let start = format!("default/{name} ");
+        cluster.log.iter().any(|line| line.starts_with("evict ") && line.contains(&start))
     };
     let running: Vec<String> = (0..4).map(|n| format!("r{n}")).collect();
     let evicted = running.iter().filter(is_victim).cloned().collect();
-    (evicted, history.log.join("\n"))
+    (evicted, cluster.log.join("\n"))
 }
 
 #[test]
@@ -871,14 +693,14 @@ fn a_group_that_never_preempts_evicts_nothing() {
 /// As long as members are missing, those that wait are left alone: each that comes costs no more than the first.
 #[test]
 fn members_of_a_gang_wake_up_when_the_last_one_comes() {
-    let mut history = History::new(&["GenericWorkload", "GangScheduling"], true);
-    history.engine.set_verbosity(6);
-    history.handle(Input::ObjectApplied(Arc::new(History::group(0, 4))));
+    let mut cluster = cluster(&["GenericWorkload", "GangScheduling"], cached(true));
+    cluster.engine.set_verbosity(6);
+    cluster.apply(&group(0, 4));
     let mut n_moved = Vec::new();
     for n in 0..4 {
-        history.engine.drain_notices();
-        history.take(&Step::Pod(4 * n));
-        let others = history.engine.drain_notices().into_iter().filter(|notice| match notice {
+        cluster.engine.drain_notices();
+        take(&mut cluster, &Step::Pod(4 * n));
+        let others = cluster.engine.drain_notices().into_iter().filter(|notice| match notice {
             Notice::PodMoved { pod, .. } => *pod.name != *format!("p{:02}", 4 * n),
             _ => false,
         });
@@ -889,10 +711,10 @@ fn members_of_a_gang_wake_up_when_the_last_one_comes() {
 
 #[test]
 fn groups_mean_nothing_without_the_gate() {
-    let mut history = History::new(&[], true);
+    let mut cluster = cluster(&[], cached(true));
     for step in [Step::Group(0, 4), Step::Node(1), Step::Pod(0), Step::Turn] {
-        history.take(&step);
+        take(&mut cluster, &step);
     }
-    assert!(history.log.iter().any(|line| line.starts_with("bind ")), "{:#?}", history.log);
-    assert_eq!(history.engine.cluster().n_pod_groups(), 0);
+    assert!(cluster.log.iter().any(|line| line.starts_with("bind ")), "{:#?}", cluster.log);
+    assert_eq!(cluster.engine.cluster().n_pod_groups(), 0);
 }

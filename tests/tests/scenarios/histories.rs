@@ -6,18 +6,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Node, Pod, Timestamp};
-use kube_scheduler_config::{FeatureGates, decode, default};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input};
+use kube_scheduler_api_types::{Node, Pod};
+use kube_scheduler_engine::{EngineOptions, Input};
 use kube_scheduler_framework::preemption::PreemptionCandidate;
 use kube_scheduler_runtime::{
     Extender, ExtenderCallError, ExtenderFilterResult, ExtenderVerbs, ExtenderVictims,
     HostPriority, PendingPriorities,
 };
+use kube_scheduler_tests::fixtures::engine;
 use kube_scheduler_tests::history::History;
+use kube_scheduler_tests::live_cluster::LiveCluster;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use serde_json::json;
 
 const STEPS: usize = 400;
 /// Histories of which at least one has what is looked for.
@@ -135,124 +135,47 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An engine whose pods wait for their victims to go, and the API server's side of it.
-struct Preemptions {
-    engine: Engine,
-    now: Timestamp,
-    pods: BTreeMap<String, Arc<Pod>>,
-    victims: Vec<String>,
-    log: Vec<String>,
+/// A cluster whose pods wait for their victims to go.
+fn cluster(uses_class_cache: bool) -> LiveCluster {
+    let mut cluster = LiveCluster::new(engine(options(uses_class_cache)));
+    cluster.victims_stay = true;
+    cluster
 }
 
-impl Preemptions {
-    fn new(uses_class_cache: bool) -> Self {
-        let kind = "KubeSchedulerConfiguration";
-        let mut config = decode(
-            &json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": kind}).to_string(),
-        )
-        .unwrap();
-        default(&mut config, &FeatureGates::default());
-        let registry = kube_scheduler_plugins_intree::registry();
-        let engine = Engine::new(&config, &registry, options(uses_class_cache)).unwrap();
-        let now = Timestamp::from_millis(1_000_000);
-        Self { engine, now, pods: BTreeMap::new(), victims: Vec::new(), log: Vec::new() }
+fn add(cluster: &mut LiveCluster, name: &str, words: &str) {
+    if !cluster.pods.contains_key(name) {
+        cluster.apply(&format!("pod {name} {words}"));
     }
+}
 
-    fn apply(&mut self, name: &str, node: Option<u8>, priority: i32, cpu: &str) {
-        let pod = json!({
-            "metadata": {"namespace": "x", "name": name, "uid": name},
-            "spec": {
-                "schedulerName": "default-scheduler", "nodeName": node.map(|n| format!("n{n}")), "priority": priority,
-                "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
-            },
-        });
-        let pod = Arc::new(Pod::from_value(&pod).unwrap());
-        self.pods.insert(name.to_owned(), pod.clone());
-        self.engine.handle(Input::PodApplied(pod), self.now);
-    }
-
-    fn delete(&mut self, name: &str) {
-        if self.pods.remove(name).is_some() {
-            let (namespace, name) = ("x".into(), name.into());
-            self.engine.handle(Input::PodDeleted { namespace, name }, self.now);
+fn take(cluster: &mut LiveCluster, step: &Step) {
+    match *step {
+        Step::Node(n, cpu, is_tainted) => {
+            let taint = if is_tainted && cpu == 1 { "taint:a:NoSchedule" } else { "" };
+            cluster.apply(&format!("node n{n} cpu={cpu} pods=9 {taint}"));
         }
-    }
-
-    fn take(&mut self, step: &Step) {
-        match *step {
-            Step::Node(n, cpu, is_tainted) => {
-                let taint = json!({"key": "a", "effect": "NoSchedule"});
-                let taints = if is_tainted && cpu == 1 { json!([taint]) } else { json!([]) };
-                let node = json!({
-                    "metadata": {"name": format!("n{n}"), "uid": format!("n{n}")}, "spec": {"taints": taints},
-                    "status": {"allocatable": {"cpu": cpu.to_string(), "memory": "8Gi", "pods": "9"}},
-                });
-                let node = Arc::new(Node::from_value(&node).unwrap());
-                self.engine.handle(Input::NodeApplied(node), self.now);
-            }
-            Step::NodeGone(n) => {
-                self.engine.handle(Input::NodeDeleted { name: format!("n{n}").into() }, self.now);
-            }
-            Step::Running(n, node) => {
-                let name = format!("r{n}");
-                if !self.pods.contains_key(&name) {
-                    self.apply(&name, Some(node), i32::from(n % 3), "400m");
-                }
-            }
-            Step::Pod(n) => {
-                let name = format!("p{n}");
-                if !self.pods.contains_key(&name) {
-                    let cpu = ["300m", "700m"][usize::from(n % 2)];
-                    self.apply(&name, None, 10 + i32::from(n / 2 % 3), cpu);
-                }
-            }
-            Step::PodGone(n) => self.delete(&format!("p{n}")),
-            Step::VictimGone => {
-                if !self.victims.is_empty() {
-                    let victim = self.victims.remove(0);
-                    self.delete(&victim);
-                }
-            }
-            Step::Turn => {
-                let turn = self.engine.schedule_next(self.now);
-                self.log.extend(turn.map(|turn| format!("{} {:?}", turn.pod, turn.result)));
-            }
-            Step::Wait(seconds) => {
-                self.now = self.now + Duration::from_secs(seconds.into());
-                self.engine.handle(Input::TimePassed, self.now);
+        Step::NodeGone(n) => cluster.handle(Input::NodeDeleted { name: format!("n{n}").into() }),
+        Step::Running(n, node) => {
+            add(cluster, &format!("r{n}"), &format!("cpu=400m node=n{node} priority={}", n % 3));
+        }
+        Step::Pod(n) => {
+            let (cpu, priority) = (["300m", "700m"][usize::from(n % 2)], 10 + n / 2 % 3);
+            add(cluster, &format!("p{n}"), &format!("cpu={cpu} priority={priority}"));
+        }
+        Step::PodGone(n) => cluster.delete(&format!("p{n}")),
+        Step::VictimGone => {
+            if !cluster.evicted.is_empty() {
+                let victim = cluster.evicted.remove(0);
+                cluster.delete(&victim);
             }
         }
-        self.carry_out();
-    }
-
-    /// Everything succeeds at once, but victims take their time.
-    fn carry_out(&mut self) {
-        loop {
-            let effects: Vec<Effect> = self.engine.drain_effects().collect();
-            if effects.is_empty() {
-                return;
-            }
-            for effect in effects {
-                self.log.push(effect.to_string());
-                let answer = match effect {
-                    Effect::WriteBinding { token, pod, node } => {
-                        let bound = Arc::new(self.pods[&*pod.name].with_node_name(&node));
-                        self.pods.insert(pod.name.to_string(), bound.clone());
-                        self.engine
-                            .handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
-                        Input::PodApplied(bound)
-                    }
-                    Effect::EvictPod { token, pod, .. } => {
-                        self.victims.push(pod.name.to_string());
-                        Input::PodEvicted { token, result: Ok(EvictionOutcome::Deleted) }
-                    }
-                    Effect::ClearNomination { token, .. } => {
-                        Input::NominationCleared { token, result: Ok(()) }
-                    }
-                    _ => continue,
-                };
-                self.engine.handle(answer, self.now);
-            }
+        Step::Turn => {
+            let turn = cluster.turn();
+            cluster.log.extend(turn.map(|turn| format!("{} {:?}", turn.pod, turn.result)));
+        }
+        Step::Wait(seconds) => {
+            cluster.now = cluster.now + Duration::from_secs(seconds.into());
+            cluster.handle(Input::TimePassed);
         }
     }
 }
@@ -271,10 +194,10 @@ proptest! {
         steps in prop::collection::vec(step(), 1..200),
     ) {
         let log = |uses_class_cache| {
-            let mut history = Preemptions::new(uses_class_cache);
-            (0..4).for_each(|n| history.take(&Step::Node(n, 2, false)));
-            steps.iter().for_each(|step| history.take(step));
-            history.log
+            let mut cluster = cluster(uses_class_cache);
+            (0..4).for_each(|n| take(&mut cluster, &Step::Node(n, 2, false)));
+            steps.iter().for_each(|step| take(&mut cluster, step));
+            cluster.log
         };
         prop_assert_eq!(log(true), log(false));
     }

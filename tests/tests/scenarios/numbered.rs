@@ -5,39 +5,39 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::well_known::{HOSTNAME, ZONE};
+use kube_scheduler_api_types::well_known::ZONE;
 use kube_scheduler_api_types::{Object, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_engine::{AttemptResult, Engine, EngineOptions, Input};
-use kube_scheduler_tests::fixtures::{self, node_applied, object_applied, pod_applied};
+use kube_scheduler_framework::testing;
+use kube_scheduler_tests::fixtures::{self, applied, object_applied, pod_applied};
 use serde_json::{Value, json};
 
 const INDEX: &str = "apps.kubernetes.io/pod-index";
 const NAME: &str = "statefulset.kubernetes.io/pod-name";
 
 /// Two engines, one of which keeps nothing, and how many pods and objects there have been.
-struct World {
+struct EnginePair {
     engines: [Engine; 2],
     now: Timestamp,
     n_pods: u32,
     n_objects: u32,
 }
 
-impl World {
+impl EnginePair {
     fn new() -> Self {
         let engines = [true, false].map(|uses_class_cache| {
             fixtures::engine(EngineOptions { uses_class_cache, ..EngineOptions::default() })
         });
         let now = Timestamp::from_millis(1_000_000);
-        let mut world = Self { engines, now, n_pods: 0, n_objects: 0 };
+        let mut pair = Self { engines, now, n_pods: 0, n_objects: 0 };
         for n in 0..4 {
-            let (name, zone) = (format!("n{n}"), format!("z{}", n % 2));
-            world.handle(&node_applied(&json!({
-                "metadata": {"name": name, "labels": {HOSTNAME: name, ZONE: zone}},
-                "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "200"}},
-            })));
+            pair.handle(&applied(&format!(
+                "node n{n} cpu=64 memory=64Gi pods=200 zone=z{}",
+                n % 2
+            )));
         }
-        world
+        pair
     }
 
     fn handle(&mut self, input: &Input) {
@@ -50,22 +50,19 @@ impl World {
     fn replica(&mut self, change: &dyn Fn(&mut Value)) {
         self.n_pods += 1;
         let (name, index) = (format!("web-{}", self.n_pods), self.n_pods.to_string());
-        let mut pod = json!({
-            "metadata": {
-                "namespace": "x", "name": name, "uid": name, "labels": {"app": "web", INDEX: index, NAME: name},
-                "ownerReferences": [
-                    {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "web", "controller": true},
-                ],
-            },
-            "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "c"}]},
-        });
+        let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "web", "controller": true});
+        let owned = json!({"metadata": {"ownerReferences": [owner]}});
+        let pod = testing::object(&format!(
+            "pod x/{name} label:app=web label:{INDEX}={index} label:{NAME}={name}"
+        ));
+        let mut pod = pod.with(owned).to_json();
         change(&mut pod);
         self.handle(&pod_applied(&pod));
     }
 
     /// Whether any of the next pods was answered from what was kept. Both engines choose the same node for each.
     fn shares(&mut self, change: impl Fn(&mut Value)) -> bool {
-        let hits = |world: &Self| world.engines[0].class_cache_counts().hits;
+        let hits = |pair: &Self| pair.engines[0].class_cache_counts().hits;
         let before = hits(self);
         for _ in 0..6 {
             self.replica(&change);
@@ -79,8 +76,7 @@ impl World {
             assert_eq!(results[0], results[1]);
         }
         for engine in &self.engines {
-            let differences = check(engine.cluster());
-            assert!(differences.is_empty(), "{differences:?}");
+            assert_eq!(check(engine.cluster()), []);
         }
         hits(self) > before
     }
@@ -100,14 +96,13 @@ impl World {
 fn unchanged(_: &mut Value) {}
 
 fn service(namespace: &str, label: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": namespace, "name": "one"},
-        "spec": {"selector": {label: "web-0"}}})
+    testing::object(&format!("service {namespace}/one selector:{label}=web-0")).to_json()
 }
 
 #[test]
 fn replicas_share_evaluations_until_a_term_is_about_their_numbers() {
-    let mut world = World::new();
-    assert!(world.shares(unchanged));
+    let mut pair = EnginePair::new();
+    assert!(pair.shares(unchanged));
     for (is_running, kind, operator) in
         [(true, "podAntiAffinity", "In"), (false, "podAffinity", "DoesNotExist")]
     {
@@ -116,49 +111,49 @@ fn replicas_share_evaluations_until_a_term_is_about_their_numbers() {
             json!({"matchExpressions": [{"key": INDEX, "operator": operator, "values": values}]});
         let term = json!({"topologyKey": ZONE, "labelSelector": selector});
         // One that runs, and one that another scheduler is to place.
-        world.handle(&pod_applied(&json!({
+        pair.handle(&pod_applied(&json!({
             "metadata": {"namespace": "y", "name": "other", "uid": kind},
             "spec": {
                 "schedulerName": "another", "nodeName": is_running.then_some("n0"), "containers": [{"name": "c"}],
                 "affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
             },
         })));
-        assert!(!world.shares(unchanged), "{kind}");
+        assert!(!pair.shares(unchanged), "{kind}");
         let (namespace, name) = ("y".into(), "other".into());
-        world.handle(&Input::PodDeleted { namespace, name });
-        assert!(world.shares(unchanged), "after {kind}");
+        pair.handle(&Input::PodDeleted { namespace, name });
+        assert!(pair.shares(unchanged), "after {kind}");
     }
 }
 
 #[test]
 fn replicas_share_evaluations_until_a_service_or_their_owner_selects_by_number() {
-    let mut world = World::new();
+    let mut pair = EnginePair::new();
     for label in [INDEX, NAME] {
-        world.put(service("y", label));
-        assert!(world.shares(unchanged), "a service of another namespace");
-        world.put(service("x", label));
-        assert!(!world.shares(unchanged), "{label}");
-        world.put(service("x", "app"));
-        assert!(world.shares(unchanged), "the service has changed");
-        world.put(service("x", label));
-        world.delete(&service("x", label));
-        assert!(world.shares(unchanged), "the service is gone");
+        pair.put(service("y", label));
+        assert!(pair.shares(unchanged), "a service of another namespace");
+        pair.put(service("x", label));
+        assert!(!pair.shares(unchanged), "{label}");
+        pair.put(service("x", "app"));
+        assert!(pair.shares(unchanged), "the service has changed");
+        pair.put(service("x", label));
+        pair.delete(&service("x", label));
+        assert!(pair.shares(unchanged), "the service is gone");
     }
     let owner = |selector: Value| {
         json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
             "metadata": {"namespace": "x", "name": "web", "uid": "web"}, "spec": {"selector": selector}})
     };
-    world.put(owner(json!({"matchLabels": {"app": "web"}})));
-    assert!(world.shares(unchanged));
-    world.put(owner(json!({"matchExpressions": [{"key": NAME, "operator": "Exists"}]})));
-    assert!(!world.shares(unchanged));
-    world.delete(&owner(json!({})));
-    assert!(world.shares(unchanged));
+    pair.put(owner(json!({"matchLabels": {"app": "web"}})));
+    assert!(pair.shares(unchanged));
+    pair.put(owner(json!({"matchExpressions": [{"key": NAME, "operator": "Exists"}]})));
+    assert!(!pair.shares(unchanged));
+    pair.delete(&owner(json!({})));
+    assert!(pair.shares(unchanged));
 }
 
 #[test]
 fn a_pod_that_looks_at_numbers_shares_nothing_with_others() {
-    let mut world = World::new();
+    let mut pair = EnginePair::new();
     let constraint = |selector: Value, keys: Value| {
         json!([{
             "maxSkew": 5, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": selector,
@@ -173,17 +168,17 @@ fn a_pod_that_looks_at_numbers_shares_nothing_with_others() {
         (by_app, json!([INDEX]), false),
     ] {
         let spread = constraint(selector, keys);
-        let shares = world.shares(|pod| pod["spec"]["topologySpreadConstraints"] = spread.clone());
+        let shares = pair.shares(|pod| pod["spec"]["topologySpreadConstraints"] = spread.clone());
         assert_eq!(shares, expected, "{spread}");
     }
     // Others are not concerned by what a pod is spread by, but by its terms.
-    assert!(world.shares(unchanged));
+    assert!(pair.shares(unchanged));
     let term = json!({"topologyKey": ZONE, "labelSelector": {"matchLabels": {INDEX: "1"}}});
     let preferred = json!([{"weight": 1, "podAffinityTerm": term}]);
     let attracted = |pod: &mut Value| {
         pod["spec"]["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
             preferred.clone();
     };
-    assert!(!world.shares(attracted));
-    assert!(!world.shares(unchanged));
+    assert!(!pair.shares(attracted));
+    assert!(!pair.shares(unchanged));
 }

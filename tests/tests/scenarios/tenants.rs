@@ -7,15 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Object, Pod, Timestamp};
+use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Input, WorkLimits};
 use kube_scheduler_tests::fixtures::{
-    GANG_GATES, engine, gates, node_applied, object_applied, pod_applied,
+    GANG_GATES, applied, engine, gates, object_applied, pod_applied,
 };
+use kube_scheduler_tests::replies::write_bindings;
 use kube_scheduler_tests::tenants::beside::{Pace, Play, play, quantile};
 use kube_scheduler_tests::tenants::{KINDS, Kind, Share};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// A tenth of the worst is enough to see what stays.
 const SHARE: Share = Share(10);
@@ -23,14 +24,15 @@ const SHARE: Share = Share(10);
 /// How much the core does in a microsecond at least: the dearest units take 9.9 ns (`bench-tenants --units`).
 const UNITS_PER_MICRO: u64 = 100;
 
-struct World {
+/// A cluster of others, to which a tenant's pods come.
+struct TenantCluster {
     engine: Engine,
     now: Timestamp,
     /// What an attempt may cost.
     limit: u64,
 }
 
-impl World {
+impl TenantCluster {
     fn new() -> Self {
         Self::with(EngineOptions::default())
     }
@@ -43,18 +45,12 @@ impl World {
         let limit = options.work.base + options.work.per_node * n_nodes as u64;
         let engine = engine(options);
         let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
-        let mut world = Self { engine, now, limit };
+        let mut cluster = Self { engine, now, limit };
         for at in 0..n_nodes {
-            let name = format!("n{at}");
-            let json = json!({
-                "metadata": {"name": name, "uid": name, "labels": {
-                    "kubernetes.io/hostname": name, "zone": format!("z{}", at % 3),
-                }},
-                "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "200"}},
-            });
-            world.handle(node_applied(&json));
+            let words = format!("cpu=64 memory=64Gi pods=200 label:zone=z{}", at % 3);
+            cluster.handle(applied(&format!("node n{at} {words}")));
         }
-        world
+        cluster
     }
 
     fn handle(&mut self, input: Input) {
@@ -72,9 +68,7 @@ impl World {
 
     /// Adds a plain pod of another tenant, makes all attempts that are due, and says what its own one cost.
     fn place_plain(&mut self, name: &str) -> u64 {
-        let json = json!({"metadata": {"namespace": "other", "name": name, "uid": name,
-            "labels": {"app": name}}, "spec": {}});
-        self.handle(pod_applied(&json));
+        self.handle(applied(&format!("pod other/{name} label:app={name}")));
         let costs = costs(self);
         for (pod, units, result) in &costs {
             let is_refused =
@@ -89,21 +83,6 @@ impl World {
     fn remove(&mut self, at: usize) {
         let name = format!("evil{at}").into();
         self.handle(Input::PodDeleted { namespace: "tenant".into(), name });
-    }
-
-    /// Whatever is due; all bindings succeed.
-    fn attempts(&mut self) {
-        loop {
-            let turn = self.engine.schedule_next(self.now);
-            for effect in self.engine.drain_effects().collect::<Vec<_>>() {
-                if let Effect::WriteBinding { token, .. } = effect {
-                    self.handle(Input::BindingWritten { token, result: Ok(()) });
-                }
-            }
-            if turn.is_none() {
-                return;
-            }
-        }
     }
 
     /// How many entries the tables have, apart from those that are bounded by a number of bytes.
@@ -126,55 +105,52 @@ impl World {
 #[test]
 fn nothing_is_left_of_the_worst_pods_and_all_is_counted_right_meanwhile() {
     for kind in &KINDS {
-        let mut world = World::new();
-        let before = world.sizes();
+        let mut cluster = TenantCluster::new();
+        let before = cluster.sizes();
         for at in 0..6 {
-            world.add(kind, at, SHARE);
-            world.attempts();
+            cluster.add(kind, at, SHARE);
+            costs(&mut cluster);
         }
-        world.now = world.now + Duration::from_secs(400);
-        world.attempts();
-        assert_eq!(check(world.engine.cluster()), [], "{}", kind.name);
+        cluster.now = cluster.now + Duration::from_secs(400);
+        costs(&mut cluster);
+        assert_eq!(check(cluster.engine.cluster()), [], "{}", kind.name);
         // Columns are for labels that nodes have, and there are two.
-        assert!(world.engine.cluster().n_label_columns() <= 2, "{}", kind.name);
-        (0..6).for_each(|at| world.remove(at));
-        world.attempts();
-        let mut after = world.sizes();
+        assert!(cluster.engine.cluster().n_label_columns() <= 2, "{}", kind.name);
+        (0..6).for_each(|at| cluster.remove(at));
+        costs(&mut cluster);
+        let mut after = cluster.sizes();
         after.insert("label columns", before["label columns"]);
         assert_eq!(after, before, "{}", kind.name);
-        assert_eq!(check(world.engine.cluster()), [], "{}", kind.name);
+        assert_eq!(check(cluster.engine.cluster()), [], "{}", kind.name);
     }
 }
 
-/// What all attempts that are due cost, in units of work, by pod.
-fn costs(world: &mut World) -> Vec<(String, u64, AttemptResult)> {
+/// Makes all attempts that are due; all bindings succeed. What they cost, in units of work, by pod.
+fn costs(cluster: &mut TenantCluster) -> Vec<(String, u64, AttemptResult)> {
     let mut costs = Vec::new();
-    while let Some(turn) = world.engine.schedule_next(world.now) {
+    loop {
+        let turn = cluster.engine.schedule_next(cluster.now);
+        write_bindings(&mut cluster.engine, cluster.now);
+        let Some(turn) = turn else { return costs };
         costs.push((turn.pod.name.to_string(), turn.work, turn.result));
-        for effect in world.engine.drain_effects().collect::<Vec<_>>() {
-            if let Effect::WriteBinding { token, .. } = effect {
-                world.handle(Input::BindingWritten { token, result: Ok(()) });
-            }
-        }
     }
-    costs
 }
 
 #[test]
 fn each_attempt_for_the_worst_pods_is_bounded_and_others_cost_what_they_did() {
     const N_NODES: usize = 500;
     for kind in &KINDS {
-        let mut world = World::sized(N_NODES, EngineOptions::default());
-        let quiet = world.place_plain("before");
-        assert!(quiet <= world.limit / 500, "{quiet}");
+        let mut cluster = TenantCluster::sized(N_NODES, EngineOptions::default());
+        let quiet = cluster.place_plain("before");
+        assert!(quiet <= cluster.limit / 500, "{quiet}");
         for at in 0..2 {
-            world.add(kind, at, Share::WHOLE);
+            cluster.add(kind, at, Share::WHOLE);
             // The next pod is placed at once, whatever happens to the others.
-            assert_eq!(world.place_plain(&format!("beside{at}")), quiet, "{}", kind.name);
+            assert_eq!(cluster.place_plain(&format!("beside{at}")), quiet, "{}", kind.name);
         }
         // Those that failed are tried again.
-        world.now = world.now + Duration::from_secs(600);
-        assert_eq!(world.place_plain("after"), quiet, "{}", kind.name);
+        cluster.now = cluster.now + Duration::from_secs(600);
+        assert_eq!(cluster.place_plain("after"), quiet, "{}", kind.name);
     }
 }
 
@@ -183,64 +159,52 @@ fn each_attempt_for_the_worst_pods_is_bounded_and_others_cost_what_they_did() {
 fn invented_node_names_cost_others_nothing_and_leave_nothing() {
     const N_NODES: usize = 50;
     const N_PODS: usize = 3000;
-    let mut world = World::sized(N_NODES, EngineOptions::default());
-    let quiet = world.place_plain("before");
-    let (sizes, slots) = (world.sizes(), world.engine.cluster().capacity());
+    let mut cluster = TenantCluster::sized(N_NODES, EngineOptions::default());
+    let quiet = cluster.place_plain("before");
+    let (sizes, slots) = (cluster.sizes(), cluster.engine.cluster().capacity());
     assert_eq!(slots, N_NODES);
     for at in 0..N_PODS {
-        let json = json!({"metadata": {"namespace": "tenant", "name": format!("evil{at}"),
-            "uid": format!("evil{at}")}, "spec": {"nodeName": format!("gone{at}")}});
-        world.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+        cluster.handle(applied(&format!("pod tenant/evil{at} node=gone{at}")));
     }
-    assert_eq!(world.engine.cluster().capacity(), N_NODES + N_PODS);
-    assert_eq!(world.place_plain("beside"), quiet);
-    assert_eq!(check(world.engine.cluster()), []);
+    assert_eq!(cluster.engine.cluster().capacity(), N_NODES + N_PODS);
+    assert_eq!(cluster.place_plain("beside"), quiet);
+    assert_eq!(check(cluster.engine.cluster()), []);
     // In an order in which the last slots are not the last to go.
     for at in (0..N_PODS).rev().step_by(2).chain((0..N_PODS).step_by(2)) {
-        world.remove(at);
+        cluster.remove(at);
     }
-    assert_eq!(world.engine.cluster().capacity(), slots);
-    assert_eq!(world.place_plain("after"), quiet);
+    assert_eq!(cluster.engine.cluster().capacity(), slots);
+    assert_eq!(cluster.place_plain("after"), quiet);
     for name in ["beside", "after"] {
-        world.handle(Input::PodDeleted { namespace: "other".into(), name: name.into() });
+        cluster.handle(Input::PodDeleted { namespace: "other".into(), name: name.into() });
     }
-    world.attempts();
-    assert_eq!(world.sizes(), sizes);
-    assert_eq!(check(world.engine.cluster()), []);
+    costs(&mut cluster);
+    assert_eq!(cluster.sizes(), sizes);
+    assert_eq!(check(cluster.engine.cluster()), []);
 }
 
 /// Budgets whose selectors are longer than any that a person writes, and pods with labels of their own under them.
 #[test]
 fn disruption_budgets_of_a_tenant_do_not_make_the_preemption_of_others_expensive() {
-    let mut world = World::new();
+    let mut cluster = TenantCluster::new();
     let requirement = |at: usize| json!({"key": format!("k{at}"), "operator": "DoesNotExist"});
     let selector = json!({"matchExpressions": (0..3000).map(requirement).collect::<Vec<_>>()});
     for at in 0..20 {
-        let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-            "metadata": {"namespace": "tenant", "name": format!("b{at}"), "uid": format!("b{at}")},
-            "spec": {"selector": selector}, "status": {"disruptionsAllowed": 0}});
-        world.handle(Input::ObjectApplied(Arc::new(Object::from_value(budget).unwrap())));
+        cluster.handle(applied(&format!("pdb tenant/b{at} allowed=0 selector={selector}")));
     }
-    let sized = |namespace: &str, name: &str, cpu: &str, spec: Value| {
-        let requests = json!({"requests": {"cpu": cpu}});
-        let mut json = json!({"metadata": {"namespace": namespace, "name": name, "uid": name,
-            "labels": {"app": name}}, "spec": spec});
-        json["spec"]["containers"] = json!([{"name": "c", "resources": requests}]);
-        Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap()))
-    };
     for at in 0..60 {
-        let spec = json!({"nodeName": format!("n{}", at % 6)});
-        world.handle(sized("tenant", &format!("evil{at}"), "6400m", spec));
+        let words = format!("cpu=6400m label:app=evil{at} node=n{}", at % 6);
+        cluster.handle(applied(&format!("pod tenant/evil{at} {words}")));
     }
     // None of them is refused, although every one looks for pods to evict.
     for at in 0..300 {
         let name = format!("big{at}");
-        world.handle(sized("other", &name, "32", json!({"priority": 100})));
-        let costs = costs(&mut world);
+        cluster.handle(applied(&format!("pod other/{name} cpu=32 label:app={name} priority=100")));
+        let costs = costs(&mut cluster);
         let (_, units, result) = costs.iter().find(|(pod, ..)| *pod == name).unwrap();
         assert!(matches!(result, AttemptResult::Unschedulable(_)), "{result:?}");
         assert!(*units < 1000, "{units}");
-        world.handle(Input::PodDeleted { namespace: "other".into(), name: name.into() });
+        cluster.handle(Input::PodDeleted { namespace: "other".into(), name: name.into() });
     }
 }
 
@@ -272,7 +236,7 @@ fn others_wait_hardly_longer_while_a_tenant_does_its_worst_for_ten_minutes() {
 #[test]
 fn a_pod_that_is_too_expensive_is_never_tried_and_says_so_and_comes_back_later_each_time() {
     let work = WorkLimits { base: 1000, per_node: 0, refill_per_second: 1 };
-    let mut world = World::with(EngineOptions { work, ..EngineOptions::default() });
+    let mut cluster = TenantCluster::with(EngineOptions { work, ..EngineOptions::default() });
     let constraints: Vec<_> = (0..200)
         .map(|at| {
             json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
@@ -281,16 +245,16 @@ fn a_pod_that_is_too_expensive_is_never_tried_and_says_so_and_comes_back_later_e
         .collect();
     let json = json!({"metadata": {"namespace": "tenant", "name": "evil", "uid": "evil"},
         "spec": {"topologySpreadConstraints": constraints}});
-    world.handle(pod_applied(&json));
-    let start = world.now;
+    cluster.handle(pod_applied(&json));
+    let start = cluster.now;
     let mut failed_at = Vec::new();
     while failed_at.len() < 4 {
-        if let Some(turn) = world.engine.schedule_next(world.now) {
+        if let Some(turn) = cluster.engine.schedule_next(cluster.now) {
             let AttemptResult::Error(message) = turn.result else { panic!("{:?}", turn.result) };
             assert!(message.contains("most of them for its topology spread"), "{message}");
             assert!(turn.work > 1000);
             let (mut has_event, mut has_condition) = (false, false);
-            for effect in world.engine.drain_effects().collect::<Vec<_>>() {
+            for effect in cluster.engine.drain_effects().collect::<Vec<_>>() {
                 match effect {
                     Effect::RecordEvent { note, .. } => has_event |= note == message,
                     Effect::PatchStatus { .. } => has_condition = true,
@@ -299,12 +263,12 @@ fn a_pod_that_is_too_expensive_is_never_tried_and_says_so_and_comes_back_later_e
             }
             assert!(has_event);
             assert!(has_condition || !failed_at.is_empty());
-            failed_at.push(world.now.saturating_since(start).as_secs());
+            failed_at.push(cluster.now.saturating_since(start).as_secs());
             // Others are not affected.
-            world.place_plain(&format!("plain{}", failed_at.len()));
+            cluster.place_plain(&format!("plain{}", failed_at.len()));
         }
-        world.now = world.now + Duration::from_secs(1);
-        assert_eq!(world.engine.cluster().n_followed(), 0);
+        cluster.now = cluster.now + Duration::from_secs(1);
+        assert_eq!(cluster.engine.cluster().n_followed(), 0);
     }
     let waits: Vec<_> = failed_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!((10..=12).contains(&waits[0]), "{waits:?}");
@@ -315,19 +279,15 @@ fn a_pod_that_is_too_expensive_is_never_tried_and_says_so_and_comes_back_later_e
 fn a_namespace_that_has_used_up_its_allowance_waits_and_others_do_not() {
     // The soft limit is 100 units, and ten attempts at the hard limit are the allowance.
     let work = WorkLimits { base: 1000, per_node: 0, refill_per_second: 100 };
-    let mut world = World::with(EngineOptions { work, ..EngineOptions::default() });
+    let mut cluster = TenantCluster::with(EngineOptions { work, ..EngineOptions::default() });
     let mut placed_and_refused = [0_usize, 0];
-    let add = |world: &mut World, namespace: &str, at: usize| {
-        let terms = vec![json!({"matchExpressions": [{"key": "zone", "operator": "Exists"}]}); 40];
-        let required = json!({"nodeSelectorTerms": terms});
-        let json = json!({"metadata": {"namespace": namespace, "name": format!("{namespace}{at}"),
-            "uid": format!("{namespace}{at}")}, "spec": {"affinity": {"nodeAffinity":
-            {"requiredDuringSchedulingIgnoredDuringExecution": required}}}});
-        world.handle(pod_applied(&json));
+    let add = |cluster: &mut TenantCluster, namespace: &str, at: usize| {
+        let terms = " node-affinity=zone".repeat(40);
+        cluster.handle(applied(&format!("pod {namespace}/{namespace}{at} {terms}")));
     };
     for at in 0..50 {
-        add(&mut world, "tenant", at);
-        for (_, units, result) in costs(&mut world) {
+        add(&mut cluster, "tenant", at);
+        for (_, units, result) in costs(&mut cluster) {
             assert!((101..1000).contains(&units), "{units}");
             let is_refused = matches!(result, AttemptResult::Error(_));
             placed_and_refused[usize::from(is_refused)] += 1;
@@ -335,14 +295,14 @@ fn a_namespace_that_has_used_up_its_allowance_waits_and_others_do_not() {
     }
     let [mut placed, refused] = placed_and_refused;
     assert!(placed >= 10 && refused >= 10, "{placed} placed, {refused} refused");
-    add(&mut world, "other", 0);
-    assert!(matches!(costs(&mut world)[0].2, AttemptResult::Assumed(_)));
+    add(&mut cluster, "other", 0);
+    assert!(matches!(costs(&mut cluster)[0].2, AttemptResult::Assumed(_)));
     // What comes back with time suffices for all of them in the end.
     for _ in 0..2000 {
-        world.now = world.now + Duration::from_secs(10);
+        cluster.now = cluster.now + Duration::from_secs(10);
         let is_placed =
             |(_, _, result): &(_, _, AttemptResult)| matches!(result, AttemptResult::Assumed(_));
-        placed += costs(&mut world).iter().filter(|cost| is_placed(cost)).count();
+        placed += costs(&mut cluster).iter().filter(|cost| is_placed(cost)).count();
     }
     assert_eq!(placed, 50);
 }
@@ -350,37 +310,31 @@ fn a_namespace_that_has_used_up_its_allowance_waits_and_others_do_not() {
 #[test]
 fn pods_of_a_namespace_with_many_attempts_in_vain_are_not_tried_at_each_event() {
     let work = WorkLimits { base: 10_000, per_node: 0, refill_per_second: 1 };
-    let mut world = World::with(EngineOptions { work, ..EngineOptions::default() });
-    let pod = |namespace: &str, name: &str, spec: Value| {
-        let labels = json!({"app": "a"});
-        let name = format!("{namespace}-{name}");
-        pod_applied(
-            &json!({"metadata": {"namespace": namespace, "name": name, "uid": name, "labels": labels}, "spec": spec}),
-        )
+    let mut cluster = TenantCluster::with(EngineOptions { work, ..EngineOptions::default() });
+    let pod = |namespace: &str, name: &str, words: &str| {
+        applied(&format!("pod {namespace}/{namespace}-{name} label:app=a {words}"))
     };
     // No node has the key, so nothing ever helps the pod.
-    let term = json!({"topologyKey": "none", "labelSelector": {"matchLabels": {"app": "a"}}});
-    let spec = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": vec![term; 4]}}});
     for namespace in ["tenant", "other"] {
-        world.handle(pod(namespace, "waits", spec.clone()));
+        cluster.handle(pod(namespace, "waits", &" affinity=none:app=a".repeat(4)));
     }
     let mut tried_at: BTreeMap<Arc<str>, Vec<usize>> = BTreeMap::new();
     for tenths in 0..450 {
         // Pods that the terms mean come all the time in one namespace, and rarely in the other one.
         let happens = [("tenant", true), ("other", tenths % 50 == 10)];
         for (namespace, _) in happens.into_iter().filter(|(_, happens)| *happens) {
-            world.handle(pod(namespace, "comes", json!({"nodeName": "n1"})));
+            cluster.handle(pod(namespace, "comes", "node=n1"));
         }
-        while let Some(turn) = world.engine.schedule_next(world.now) {
+        while let Some(turn) = cluster.engine.schedule_next(cluster.now) {
             assert!(matches!(turn.result, AttemptResult::Unschedulable(_)), "{:?}", turn.result);
             tried_at.entry(turn.pod.namespace.clone()).or_default().push(tenths);
         }
         for (namespace, _) in happens {
             let name = format!("{namespace}-comes").into();
-            world.handle(Input::PodDeleted { namespace: namespace.into(), name });
+            cluster.handle(Input::PodDeleted { namespace: namespace.into(), name });
         }
-        world.engine.drain_effects().for_each(drop);
-        world.now = world.now + Duration::from_millis(100);
+        cluster.engine.drain_effects().for_each(drop);
+        cluster.now = cluster.now + Duration::from_millis(100);
     }
     // With nothing else to do, a pod is tried at each event, whatever its backoff.
     assert_eq!(tried_at["other"], [0, 10, 60, 110, 160, 210, 260, 310, 360, 410]);
@@ -393,60 +347,52 @@ fn pods_of_a_namespace_with_many_attempts_in_vain_are_not_tried_at_each_event() 
 
 /// A claim for six devices in rows and columns of their own, which no node has; it takes some ten thousand steps to find that out
 /// on each node. None is like another.
-fn hopeless_claim(namespace: &str, name: &str) -> Object {
+fn hopeless_claim(namespace: &str, name: &str) -> Input {
     let selector = json!({"cel": {"expression": format!("device.driver != '{namespace}-{name}'")}});
     let exactly = json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": 6,
         "selectors": [selector]});
     let constraints = json!([{"distinctAttribute": "d/row"}, {"distinctAttribute": "d/column"}]);
     let requests = json!([{"name": "r", "exactly": exactly}]);
-    Object::from_value(json!({
+    object_applied(json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
         "metadata": {"namespace": namespace, "name": name, "uid": format!("{namespace}-{name}")},
         "spec": {"devices": {"requests": requests, "constraints": constraints}},
     }))
-    .unwrap()
 }
 
 /// Thirty devices on a node, in six rows and five columns.
-fn devices_on(node: &str) -> Object {
+fn devices_on(node: &str) -> Input {
     let device = |at: usize| {
         let attributes = json!({"row": {"int": at / 5}, "column": {"int": at % 5}});
         json!({"name": at.to_string(), "attributes": attributes})
     };
     let devices: Vec<_> = (0..30).map(device).collect();
     let pool = json!({"name": node, "generation": 1, "resourceSliceCount": 1});
-    Object::from_value(json!({
+    object_applied(json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
         "metadata": {"name": node, "uid": node},
         "spec": {"driver": "d", "nodeName": node, "pool": pool, "devices": devices},
     }))
-    .unwrap()
 }
 
 #[test]
 fn searches_for_devices_are_taken_from_the_allowance_of_the_namespace() {
     let work = WorkLimits { base: 200_000, per_node: 0, refill_per_second: 1000 };
-    let mut world = World::with(EngineOptions { work, ..EngineOptions::default() });
-    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
-        "metadata": {"name": "any", "uid": "any"}, "spec": {}});
-    let nodes = (0..6).map(|at| devices_on(&format!("n{at}")));
-    for object in nodes.chain([Object::from_value(class).unwrap()]) {
-        world.handle(Input::ObjectApplied(Arc::new(object)));
-    }
-    let try_pod = |world: &mut World, namespace: &str, name: &str| {
-        let claim = hopeless_claim(namespace, name);
-        world.handle(Input::ObjectApplied(Arc::new(claim)));
-        let claims = json!([{"name": "c", "resourceClaimName": name}]);
-        let json = json!({"metadata": {"namespace": namespace, "name": name,
-            "uid": format!("{namespace}-{name}")}, "spec": {"resourceClaims": claims}});
-        world.handle(pod_applied(&json));
-        let turn = world.engine.schedule_next(world.now).unwrap();
-        world.handle(Input::PodDeleted { namespace: namespace.into(), name: name.into() });
+    let mut cluster = TenantCluster::with(EngineOptions { work, ..EngineOptions::default() });
+    (0..6).for_each(|at| cluster.handle(devices_on(&format!("n{at}"))));
+    cluster.handle(applied("deviceclass any"));
+    let try_pod = |cluster: &mut TenantCluster, namespace: &str, name: &str| {
+        cluster.handle(hopeless_claim(namespace, name));
+        let claims =
+            json!({"spec": {"resourceClaims": [{"name": "c", "resourceClaimName": name}]}});
+        cluster.handle(applied(&format!("pod {namespace}/{name} uid={namespace}-{name} {claims}")));
+        let turn = cluster.engine.schedule_next(cluster.now).unwrap();
+        cluster.handle(Input::PodDeleted { namespace: namespace.into(), name: name.into() });
         (turn.work, turn.result)
     };
     let mut n_searches = 0;
     let refusal = loop {
-        let (units, result) = try_pod(&mut world, "tenant", &format!("p{n_searches}"));
+        let (units, result) = try_pod(&mut cluster, "tenant", &format!("p{n_searches}"));
         match result {
             // Nothing says beforehand that it takes 57,000 steps.
             AttemptResult::Unschedulable(_) => assert!(units < 1000, "{units}"),
@@ -460,24 +406,17 @@ fn searches_for_devices_are_taken_from_the_allowance_of_the_namespace() {
     assert!(refusal.contains("most of them for its searches, such as for devices"), "{refusal}");
     assert!(refusal.contains("more than the limit of 20000,"), "{refusal}");
     // Others search as long as they did.
-    let (units, result) = try_pod(&mut world, "other", "p");
+    let (units, result) = try_pod(&mut cluster, "other", "p");
     assert!(matches!(result, AttemptResult::Unschedulable(_)), "{units}: {result:?}");
-    world.now = world.now + Duration::from_secs(10_000);
-    let (_, result) = try_pod(&mut world, "tenant", "later");
+    cluster.now = cluster.now + Duration::from_secs(10_000);
+    let (_, result) = try_pod(&mut cluster, "tenant", "later");
     assert!(matches!(result, AttemptResult::Unschedulable(_)), "{result:?}");
 }
 
 /// A member of a gang of ten, of which three have room on a node.
 fn gang_member(at: usize) -> Input {
-    let terms = vec![json!({"matchExpressions": [{"key": "zone", "operator": "Exists"}]}); 40];
-    let required = json!({"nodeSelectorTerms": terms});
-    let affinity =
-        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
-    let name = format!("g{at}");
-    let json = json!({"metadata": {"namespace": "tenant", "name": name, "uid": name}, "spec": {
-        "schedulingGroup": {"podGroupName": "gang"}, "affinity": affinity,
-        "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "20"}}}]}});
-    pod_applied(&json)
+    let terms = " node-affinity=zone".repeat(40);
+    applied(&format!("pod tenant/g{at} cpu=20 group=gang {terms}"))
 }
 
 #[test]
@@ -485,33 +424,30 @@ fn a_group_that_is_too_expensive_waits_as_a_whole_and_pays_for_its_members() {
     // A member costs less than that, and ten of them may cost 900 units together.
     let work = WorkLimits { base: 180, per_node: 0, refill_per_second: 1 };
     let gates = gates(GANG_GATES);
-    let mut world = World::with(EngineOptions { work, gates, ..EngineOptions::default() });
-    let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
-        "metadata": {"namespace": "tenant", "name": "gang", "uid": "gang"},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": 10}},
-            "schedulingConstraints": {"topology": [{"key": "kubernetes.io/hostname"}]}}});
-    world.handle(object_applied(group));
-    (0..10).for_each(|at| world.handle(gang_member(at)));
-    let (start, mut tried_at, mut works) = (world.now, Vec::new(), Vec::new());
+    let mut cluster =
+        TenantCluster::with(EngineOptions { work, gates, ..EngineOptions::default() });
+    cluster.handle(applied("podgroup tenant/gang min=10 topology=host"));
+    (0..10).for_each(|at| cluster.handle(gang_member(at)));
+    let (start, mut tried_at, mut works) = (cluster.now, Vec::new(), Vec::new());
     while tried_at.len() < 4 {
-        if let Some(turn) = world.engine.schedule_next(world.now) {
+        if let Some(turn) = cluster.engine.schedule_next(cluster.now) {
             let AttemptResult::Error(message) = &turn.result else { panic!("{:?}", turn.result) };
             assert!(message.contains("the pod group is too expensive"), "{message}");
             let n_members = turn.group.map(|group| group.members.len());
             assert_eq!(n_members, Some(if tried_at.is_empty() { 10 } else { 11 }));
-            tried_at.push(world.now.saturating_since(start).as_secs());
+            tried_at.push(cluster.now.saturating_since(start).as_secs());
             works.push(turn.work);
             if tried_at.len() == 1 {
                 // Who comes later is tried alone, and brings none of the others back.
-                world.handle(gang_member(10));
-                let turn = world.engine.schedule_next(world.now).unwrap();
+                cluster.handle(gang_member(10));
+                let turn = cluster.engine.schedule_next(cluster.now).unwrap();
                 assert_eq!(turn.group.map(|group| group.members.len()), Some(1));
                 assert!(turn.work <= 180, "{}", turn.work);
             }
-            assert!(world.engine.schedule_next(world.now).is_none());
-            world.engine.drain_effects().for_each(drop);
+            assert!(cluster.engine.schedule_next(cluster.now).is_none());
+            cluster.engine.drain_effects().for_each(drop);
         }
-        world.now = world.now + Duration::from_secs(1);
+        cluster.now = cluster.now + Duration::from_secs(1);
     }
     assert!((10..=12).contains(&tried_at[1]), "{tried_at:?}");
     // By then the members have used up what their namespace may spend, which comes back by a unit a second: enough for one of them.
@@ -524,40 +460,35 @@ fn large_gangs_of_plain_pods_are_not_charged() {
     // A gang is beyond what is free for its pods, 400 units, and two of them cost more than the allowance of 1,000.
     let work = WorkLimits { base: 100, per_node: 0, refill_per_second: 1 };
     let gates = gates(GANG_GATES);
-    let mut world = World::with(EngineOptions { work, gates, ..EngineOptions::default() });
+    let mut cluster =
+        TenantCluster::with(EngineOptions { work, gates, ..EngineOptions::default() });
+    let bare = json!({"spec": {"containers": []}});
     for gang in 0..4 {
         let name = format!("gang{gang}");
-        let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
-            "metadata": {"namespace": "tenant", "name": name, "uid": name},
-            "spec": {"schedulingPolicy": {"gang": {"minCount": 50}}}});
-        world.handle(object_applied(group));
+        cluster.handle(applied(&format!("podgroup tenant/{name} min=50")));
         for at in 0..50 {
-            let member = format!("{name}-{at}");
-            world.handle(pod_applied(&json!({
-                "metadata": {"namespace": "tenant", "name": member, "uid": member},
-                "spec": {"schedulingGroup": {"podGroupName": name}},
-            })));
+            cluster.handle(applied(&format!("pod tenant/{name}-{at} group={name} {bare}")));
         }
-        let turn = world.engine.schedule_next(world.now).unwrap();
+        let turn = cluster.engine.schedule_next(cluster.now).unwrap();
         assert!(turn.work > 500, "{}", turn.work);
         let results = turn.into_results();
         let n_placed =
             results.iter().filter(|(_, it)| matches!(it, AttemptResult::Assumed(_))).count();
         assert_eq!(n_placed, 50, "gang {gang}: {:?}", results.first());
-        world.engine.drain_effects().for_each(drop);
+        cluster.engine.drain_effects().for_each(drop);
     }
 }
 
 #[test]
 fn work_does_not_depend_on_the_class_cache() {
     let works = |options: EngineOptions| {
-        let mut world = World::sized(100, options);
+        let mut cluster = TenantCluster::sized(100, options);
         let mut works = Vec::new();
         for kind in &KINDS {
             for at in 0..3 {
-                world.add(kind, at, Share(100));
-                works.extend(costs(&mut world));
-                world.remove(at);
+                cluster.add(kind, at, Share(100));
+                works.extend(costs(&mut cluster));
+                cluster.remove(at);
             }
         }
         works
@@ -572,16 +503,16 @@ fn work_does_not_depend_on_the_class_cache() {
 #[test]
 fn of_the_worst_running_pods_few_parts_are_taken_in() {
     for kind in KINDS.iter().filter(|kind| kind.name.starts_with("Running")) {
-        let mut world = World::new();
+        let mut cluster = TenantCluster::new();
         for at in 0..3 {
-            world.add(kind, at, Share::WHOLE);
-            let cluster = world.engine.cluster();
+            cluster.add(kind, at, Share::WHOLE);
+            let cluster = cluster.engine.cluster();
             let n_terms = cluster.affinity_terms().n_terms_of_all_kinds();
             assert!(n_terms <= 1_000, "{}: {n_terms} terms", kind.name);
             assert_eq!(cluster.requested().scalars().count(), 0, "{}", kind.name);
         }
         // Its pods are there all the same, and count for their node.
-        let cluster = world.engine.cluster();
+        let cluster = cluster.engine.cluster();
         assert_eq!(cluster.pod_count().get(cluster.node_idx("n1").unwrap()), 3, "{}", kind.name);
         assert_eq!(check(cluster), [], "{}", kind.name);
     }
@@ -590,7 +521,7 @@ fn of_the_worst_running_pods_few_parts_are_taken_in() {
 /// Pods that keep all others out of the zone: those that are too many are known, but keep no pod out.
 #[test]
 fn terms_about_others_beyond_the_limit_do_not_count_and_an_event_says_so() {
-    let mut world = World::new();
+    let mut cluster = TenantCluster::new();
     let repelling = |at: usize, n_terms: usize| {
         let term = |term: usize| {
             json!({"topologyKey": "kubernetes.io/hostname", "namespaceSelector": {}, "labelSelector": {"matchExpressions": [
@@ -606,40 +537,37 @@ fn terms_about_others_beyond_the_limit_do_not_count_and_an_event_says_so() {
         Effect::RecordEvent { reason, note, .. } if reason == "AffinityIgnored" => Some(note),
         _ => None,
     };
-    let events = |world: &mut World| -> Vec<String> {
-        let by_standby = world.engine.drain_effects().filter_map(ignored).count();
+    let events = |cluster: &mut TenantCluster| -> Vec<String> {
+        let by_standby = cluster.engine.drain_effects().filter_map(ignored).count();
         assert_eq!(by_standby, 0, "who does not decide says nothing");
-        assert!(world.engine.schedule_next(world.now).is_none());
-        world.engine.drain_effects().filter_map(ignored).collect()
+        assert!(cluster.engine.schedule_next(cluster.now).is_none());
+        cluster.engine.drain_effects().filter_map(ignored).collect()
     };
     // Five of six nodes: the first two are within the limit, and so are pods with few terms.
     for (at, n_terms) in [(0, 250), (1, 250), (2, 8), (3, 250), (4, 8)] {
-        world.handle(Input::PodApplied(repelling(at, n_terms)));
-        let said = events(&mut world);
+        cluster.handle(Input::PodApplied(repelling(at, n_terms)));
+        let said = events(&mut cluster);
         assert_eq!(said.len(), usize::from(at == 3), "{said:?}");
         assert!(said.iter().all(|note| note.contains("250 pod affinity terms")), "{said:?}");
     }
     // What others may use is the node without such terms, and the one whose terms do not count.
     let mut nodes = std::collections::BTreeSet::new();
     for at in 0..40 {
-        let json = json!({"metadata": {"namespace": "other", "name": format!("p{at}"), "uid": format!("p{at}"),
-            "labels": {"app": format!("a{at}")}}, "spec": {"containers": [
-            {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}});
-        world.handle(pod_applied(&json));
-        for (_, _, result) in costs(&mut world) {
+        cluster.handle(applied(&format!("pod other/p{at} cpu=1 memory=1Gi label:app=a{at}")));
+        for (_, _, result) in costs(&mut cluster) {
             let AttemptResult::Assumed(node) = result else { panic!("{result:?}") };
             nodes.insert(node.to_string());
         }
     }
     assert_eq!(nodes.into_iter().collect::<Vec<_>>(), ["n3", "n5"]);
-    assert_eq!(check(world.engine.cluster()), []);
+    assert_eq!(check(cluster.engine.cluster()), []);
     // A pod without new terms causes no event.
-    world.handle(Input::PodApplied(repelling(3, 250)));
-    assert_eq!(events(&mut world), Vec::<String>::new());
+    cluster.handle(Input::PodApplied(repelling(3, 250)));
+    assert_eq!(events(&mut cluster), Vec::<String>::new());
     // Once there is room, a pod that comes again counts, and none that is there changes.
-    world.handle(Input::PodDeleted { namespace: "tenant".into(), name: "r0".into() });
-    world.handle(Input::PodDeleted { namespace: "tenant".into(), name: "r3".into() });
-    world.handle(Input::PodApplied(repelling(3, 250)));
-    assert_eq!(events(&mut world), Vec::<String>::new());
-    assert_eq!(check(world.engine.cluster()), []);
+    cluster.handle(Input::PodDeleted { namespace: "tenant".into(), name: "r0".into() });
+    cluster.handle(Input::PodDeleted { namespace: "tenant".into(), name: "r3".into() });
+    cluster.handle(Input::PodApplied(repelling(3, 250)));
+    assert_eq!(events(&mut cluster), Vec::<String>::new());
+    assert_eq!(check(cluster.engine.cluster()), []);
 }

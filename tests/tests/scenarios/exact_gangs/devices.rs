@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_engine::{Input, WorkLimits};
-use kube_scheduler_tests::fixtures::{node_applied, object_applied, pod_applied, pod_group};
+use kube_scheduler_tests::fixtures::{
+    devices_applied, node_applied, object_applied, pod_applied, pod_group,
+};
 use kube_scheduler_tests::history::Numbers;
 use serde_json::{Value, json};
 
@@ -635,13 +637,7 @@ fn aligned_in(devices: &[(&str, &str)], attributes: &[&str]) -> Vec<Input> {
         json!({"name": format!("d{at}"), "attributes": {"a": {"string": a}, "b": {"string": b}}})
     });
     let devices: Vec<Value> = devices.collect();
-    inputs.push(object_applied(json!({
-        "apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": "n0"},
-        "spec": {
-            "driver": DRIVER, "nodeName": "n0", "devices": devices,
-            "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1},
-        },
-    })));
+    inputs.push(devices_applied("n0", &devices));
     for (at, attribute) in attributes.iter().enumerate() {
         let name = format!("m{at}");
         let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2});
@@ -697,13 +693,7 @@ fn nodes_with_devices(sizes: &[(u64, usize)]) -> Vec<Input> {
         let name = format!("n{node}");
         let devices: Vec<Value> =
             (0..*n_devices).map(|at| json!({"name": format!("d{at}")})).collect();
-        inputs.push(object_applied(json!({
-            "apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": name},
-            "spec": {
-                "driver": DRIVER, "nodeName": name, "devices": devices,
-                "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
-            },
-        })));
+        inputs.push(devices_applied(&name, &devices));
     }
     inputs
 }

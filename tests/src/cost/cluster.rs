@@ -5,15 +5,17 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_config::{Configuration, FeatureGates, Gate, decode, default};
 use kube_scheduler_engine::{
-    AttemptResult, Deduplicator, Effect, Engine, EngineOptions, Input, WatchedKey,
+    AttemptResult, Deduplicator, Engine, EngineOptions, Input, WatchedKey,
 };
-use kube_scheduler_framework::{ApiError, EventObject};
-use serde_json::{Value, json};
+use kube_scheduler_framework::EventObject;
+use serde_json::json;
 
 use super::{CACHED, Heap, LEARNED};
+use crate::fixtures::{applied, devices_applied};
+use crate::replies::write_bindings_alone;
 
 pub(super) const N_NODES: usize = 200;
 const N_RUNNING: usize = 1_000;
@@ -43,19 +45,17 @@ pub(super) struct Cost {
     pub(super) n_refused: usize,
 }
 
-pub(super) struct World {
+pub(super) struct MeasuredCluster {
     engine: Engine,
     sharing: Deduplicator,
     now: Timestamp,
 }
 
-/// What all worlds share: it is read once, and no memory of any input.
+/// What all clusters share: it is read once, and no memory of any input.
 struct Others {
     config: Configuration,
     gates: FeatureGates,
-    nodes: Vec<Arc<Node>>,
-    pods: Vec<Arc<Pod>>,
-    objects: Vec<Arc<Object>>,
+    inputs: Vec<Input>,
 }
 
 fn others() -> Result<Others> {
@@ -68,82 +68,58 @@ fn others() -> Result<Others> {
         decode("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")?;
     default(&mut config, &gates);
     let node = |at: usize| {
-        let name = format!("n{at}");
-        let taints = match at % 40 {
-            taint @ 0..5 => {
-                json!([{"key": "dedicated", "value": format!("t{taint}"), "effect": "NoSchedule"}])
-            }
-            _ => json!([]),
+        let taint = match at % 40 {
+            taint @ 0..5 => format!("taint:dedicated=t{taint}:NoSchedule"),
+            _ => String::new(),
         };
-        Node::from_value(&json!({
-            "metadata": {"name": name, "uid": name, "labels": {
-                "kubernetes.io/hostname": name, "zone": format!("z{}", at % 3)}},
-            "spec": {"taints": taints},
-            "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}},
-        }))
-        .map(Arc::new)
+        applied(&format!("node n{at} cpu=64 memory=64Gi label:zone=z{} {taint}", at % 3))
     };
     let pod = |at: usize| {
-        let name = format!("p{at}");
         let app = format!("a{}", at % 5);
         let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": app}}});
+        let term = json!({"weight": 1, "podAffinityTerm": term});
         let affinity = match at % 10 {
-            0 => json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
-                [{"weight": 1, "podAffinityTerm": term}]}}),
-            _ => json!({}),
+            0 => format!("prefer-anti-affinity={term}"),
+            _ => String::new(),
         };
-        Pod::from_value(&json!({
-            "metadata": {"namespace": "other", "name": name, "uid": name, "labels": {"app": app}},
-            "spec": {"nodeName": format!("n{}", at % N_NODES), "affinity": affinity, "containers": [
-                {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
-        }))
-        .map(Arc::new)
+        let node = at % N_NODES;
+        let words = format!("cpu=1 memory=1Gi node=n{node} label:app={app} {affinity}");
+        applied(&format!("pod other/p{at} {words}"))
     };
-    let nodes = (0..N_NODES).map(node).collect::<Result<_, _>>()?;
-    let pods = (0..N_RUNNING).map(pod).collect::<Result<_, _>>()?;
-    let objects = volumes().chain(devices()).map(|json| Ok(Arc::new(Object::from_value(json)?)));
-    Ok(Others { config, gates, nodes, pods, objects: objects.collect::<Result<_>>()? })
+    let inputs = (0..N_NODES).map(node).chain(volumes()).chain(devices());
+    let inputs = inputs.chain((0..N_RUNNING).map(pod)).collect();
+    Ok(Others { config, gates, inputs })
 }
 
 /// What claims for volumes find: a class that makes them where the pod goes, room for that on each node, and volumes that are there.
-fn volumes() -> impl Iterator<Item = Value> {
+fn volumes() -> impl Iterator<Item = Input> {
+    let driver = json!({"spec": {"storageCapacity": true}});
     let alone = [
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
-            "provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer"}),
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "csi.example.com"},
-            "spec": {"storageCapacity": true}}),
+        "storageclass local provisioner=csi.example.com".to_owned(),
+        format!("csidriver csi.example.com {driver}"),
     ];
     let on_nodes = (0..N_NODES).flat_map(|at| {
-        let name = format!("n{at}");
-        let on_node = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [name]});
+        let host = format!("kubernetes.io/hostname=n{at}");
         [
-            json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
-                "metadata": {"namespace": "storage", "name": name}, "storageClassName": "local", "capacity": "100Gi",
-                "nodeTopology": {"matchLabels": {"kubernetes.io/hostname": name}}}),
-            json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "uid": name},
-                "spec": {"storageClassName": "local", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-                    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_node]}]}}}}),
+            format!("capacity storage/n{at} class=local free=100Gi topology={host}"),
+            format!("pv n{at} class=local node-affinity={host}"),
         ]
     });
-    alone.into_iter().chain(on_nodes)
+    alone.into_iter().chain(on_nodes).map(|statement| applied(&statement))
 }
 
 /// What claims for devices find: eight devices on every tenth node.
-fn devices() -> impl Iterator<Item = Value> {
-    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}, "spec": {}});
+fn devices() -> impl Iterator<Item = Input> {
     let slices = (0..N_NODES).step_by(10).map(|at| {
-        let name = format!("n{at}");
-        let device = |at: usize| json!({"name": format!("d{at}")});
-        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name, "uid": name},
-            "spec": {"driver": "gpu.example.com", "nodeName": name, "devices": (0..8).map(device).collect::<Vec<_>>(),
-                "pool": {"name": name, "generation": 1, "resourceSliceCount": 1}}})
+        let devices: Vec<_> = (0..8).map(|at| json!({"name": format!("d{at}")})).collect();
+        devices_applied(&format!("n{at}"), &devices)
     });
-    std::iter::once(class).chain(slices)
+    std::iter::once(applied("deviceclass c")).chain(slices)
 }
 
 static OTHERS: LazyLock<Result<Others>> = LazyLock::new(others);
 
-impl World {
+impl MeasuredCluster {
     /// The cluster, in use for a while: what is made at the first need has been made.
     pub(super) fn new() -> Result<Self> {
         let others = OTHERS.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
@@ -151,17 +127,9 @@ impl World {
         let registry = kube_scheduler_plugins_intree::registry();
         let engine = Engine::new(&others.config, &registry, options)?;
         let now = Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?;
-        let mut world = Self { engine, sharing: Deduplicator::default(), now };
-        for node in &others.nodes {
-            world.engine.handle(Input::NodeApplied(node.clone()), now);
-        }
-        for object in &others.objects {
-            world.engine.handle(Input::ObjectApplied(object.clone()), now);
-        }
-        for pod in &others.pods {
-            world.engine.handle(Input::PodApplied(pod.clone()), now);
-        }
-        Ok(world)
+        let mut cluster = Self { engine, sharing: Deduplicator::default(), now };
+        others.inputs.iter().for_each(|input| cluster.engine.handle(input.clone(), now));
+        Ok(cluster)
     }
 
     /// What the objects cost; they come one after the other, are tried twice if they have to be, and go.
@@ -179,14 +147,14 @@ impl World {
             let mut object = read(text)?;
             self.sharing.share(&mut object);
             came.push(object.key());
-            self.timed(&mut cost, |world| world.engine.handle(object.into(), world.now));
+            self.timed(&mut cost, |cluster| cluster.engine.handle(object.into(), cluster.now));
         }
         let keys = came.capacity() * size_of::<WatchedKey>();
         self.turns(&mut cost);
         cost.held = heap.current_usage().saturating_sub(before + keys);
         // Whatever failed is tried again.
         self.now = self.now + Duration::from_secs(400);
-        self.timed(&mut cost, |world| world.engine.handle(Input::TimePassed, world.now));
+        self.timed(&mut cost, |cluster| cluster.engine.handle(Input::TimePassed, cluster.now));
         self.turns(&mut cost);
         cost.held = cost.held.max(heap.current_usage().saturating_sub(before + keys));
         cost.peak = heap.peak_usage().saturating_sub(before);
@@ -195,8 +163,8 @@ impl World {
                 EventObject::Other(object) => Input::ObjectDeleted(object),
                 _ => Input::PodDeleted { namespace: key.0, name: key.1 },
             };
-            self.timed(&mut cost, |world| world.engine.handle(end, world.now));
-            self.answer();
+            self.timed(&mut cost, |cluster| cluster.engine.handle(end, cluster.now));
+            write_bindings_alone(&mut self.engine, self.now);
         }
         self.turns(&mut cost);
         self.sharing.sweep();
@@ -245,8 +213,8 @@ impl World {
         let mut works: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         for _ in 0..MAX_TURNS {
             let mut turn = None;
-            self.timed(cost, |world| turn = world.engine.schedule_next(world.now));
-            self.answer();
+            self.timed(cost, |cluster| turn = cluster.engine.schedule_next(cluster.now));
+            write_bindings_alone(&mut self.engine, self.now);
             let Some(turn) = turn else { break };
             cost.n_attempts += 1;
             if matches!(&turn.result, AttemptResult::Error(text) if text.contains("too expensive"))
@@ -259,28 +227,6 @@ impl World {
             }
         }
         cost.work = cost.work.max(works.values().sum());
-    }
-
-    /// Bindings succeed, all else fails.
-    fn answer(&mut self) {
-        for effect in self.engine.drain_effects().collect::<Vec<_>>() {
-            let answer = match effect {
-                Effect::WriteBinding { token, .. } => {
-                    Input::BindingWritten { token, result: Ok(()) }
-                }
-                Effect::WriteObject { awaited_by: Some((token, _)), .. } => {
-                    Input::ObjectWritten { token, result: Err(ApiError::new("", "no")) }
-                }
-                Effect::EvictPod { token, .. } => {
-                    Input::PodEvicted { token, result: Err(ApiError::new("", "no")) }
-                }
-                Effect::ClearNomination { token, .. } => {
-                    Input::NominationCleared { token, result: Err(ApiError::new("", "no")) }
-                }
-                _ => continue,
-            };
-            self.engine.handle(answer, self.now);
-        }
     }
 }
 
