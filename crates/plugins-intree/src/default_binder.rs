@@ -9,7 +9,6 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Bind, BindOutcome, Context, CycleState, Handle, Plugin, PluginArgs, PluginError,
-    extension_points,
 };
 
 pub(crate) const NAME: &str = "DefaultBinder";
@@ -20,13 +19,7 @@ pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginE
 
 struct DefaultBinder;
 
-impl Plugin for DefaultBinder {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(Bind);
-}
+plugin!(DefaultBinder, Bind);
 
 impl Bind for DefaultBinder {
     fn bind(&self, _: &Context<'_>, _: &mut CycleState, _: &Arc<Pod>, _: &str) -> BindOutcome {

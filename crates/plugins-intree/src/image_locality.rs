@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, Handle, MAX_NODE_SCORE, NodeIdx, NodeView, Plugin,
-    PluginArgs, PluginError, Score, Sign, SignatureWriter, Status, extension_points,
+    PluginArgs, PluginError, Score, Sign, SignatureWriter, Status,
 };
 
 use crate::signature::write_texts;
@@ -26,13 +26,7 @@ pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginE
 
 struct ImageLocality;
 
-impl Plugin for ImageLocality {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(Score, Sign);
-}
+plugin!(ImageLocality, Score, Sign);
 
 /// What a node with the image gains: the size, scaled by the share of nodes that have it.
 fn gain(cluster: ClusterView<'_>, image: &str) -> Option<i64> {

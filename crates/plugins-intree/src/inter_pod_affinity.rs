@@ -14,20 +14,19 @@ mod sums;
 
 use std::sync::Arc;
 
-use kube_scheduler_config::ConfiguredArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::columns::VecPool;
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
     PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter,
-    Status, extension_points,
+    Status,
 };
 
 use self::attraction::Attraction;
 use self::neighbours::{Neighbours, Rule};
 use self::own_terms::{compile_error, has_preferred};
-use crate::plugin_args::{self, WRONG_ARGS};
+use crate::plugin_args::checked_args;
 use crate::signature::write_pod_affinity;
 
 pub(crate) const NAME: &str = "InterPodAffinity";
@@ -41,8 +40,7 @@ const NO_SCORE_STATE: &str =
     "failed to read \"PreScoreInterPodAffinity\" from cycleState: not found";
 
 pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    let checked = plugin_args::checked(args, ConfiguredArgs::InterPodAffinity)?;
-    let ConfiguredArgs::InterPodAffinity(args) = checked else { return Err(WRONG_ARGS.into()) };
+    let args = checked_args!(InterPodAffinity, args)?;
     let name = NAME.into();
     Ok(Arc::new(InterPodAffinity {
         hard_pod_affinity_weight: args.hard_pod_affinity_weight.unwrap_or_default(),
@@ -87,13 +85,7 @@ impl InterPodAffinity {
 #[derive(Clone)]
 struct Preferences(Attraction);
 
-impl Plugin for InterPodAffinity {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(PreFilter, Filter, PreScore, Score, EnqueueExtensions, Sign);
-}
+plugin!(InterPodAffinity, PreFilter, Filter, PreScore, Score, EnqueueExtensions, Sign);
 
 impl PreFilter for InterPodAffinity {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {

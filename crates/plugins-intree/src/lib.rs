@@ -20,6 +20,9 @@
 //! of an extension point answers exactly as the node-by-node form does (property tests compare them); everything that
 //! changes is read through the framework's views, which record what an answer depends on, so that engines can cache it.
 
+#[macro_use]
+mod plugin_macro;
+
 mod default_binder;
 mod dynamic_resources;
 mod event_topics;

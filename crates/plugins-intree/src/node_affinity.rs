@@ -14,7 +14,7 @@ use kube_scheduler_framework::columns::NodeSet;
 use kube_scheduler_framework::{
     ActionType, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
-    PreFilter, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, extension_points,
+    PreFilter, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status,
 };
 
 use self::added::AddedAffinity;
@@ -68,13 +68,7 @@ fn is_choosy(pod: &Pod) -> bool {
 /// (`bench core --workload EveryPodDifferent`).
 const FEW: usize = 64;
 
-impl Plugin for NodeAffinity {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(PreFilter, Filter, PreScore, Score, EnqueueExtensions, Sign);
-}
+plugin!(NodeAffinity, PreFilter, Filter, PreScore, Score, EnqueueExtensions, Sign);
 
 impl PreFilter for NodeAffinity {
     fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, pod: &Pod) -> PreFilterOutcome {

@@ -10,7 +10,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, Context, CycleState, EnqueueExtensions, EventRegistration, Filter, FilterSink,
     Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreFilter, PreFilterOutcome, Sign,
-    SignatureWriter, Status, extension_points,
+    SignatureWriter, Status,
 };
 
 pub(crate) const NAME: &str = "NodeDeclaredFeatures";
@@ -35,13 +35,7 @@ struct NodeDeclaredFeatures {
 #[derive(Clone)]
 struct RequirementsMarker;
 
-impl Plugin for NodeDeclaredFeatures {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(PreFilter, Filter, EnqueueExtensions, Sign);
-}
+plugin!(NodeDeclaredFeatures, PreFilter, Filter, EnqueueExtensions, Sign);
 
 impl PreFilter for NodeDeclaredFeatures {
     fn pre_filter(&self, _: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {

@@ -8,7 +8,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
-    Sign, SignatureWriter, Status, extension_points,
+    Sign, SignatureWriter, Status,
 };
 
 pub(crate) const NAME: &str = "NodeName";
@@ -28,13 +28,7 @@ fn requested(pod: &Pod) -> Option<&str> {
     pod.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-impl Plugin for NodeName {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(Filter, EnqueueExtensions, Sign);
-}
+plugin!(NodeName, Filter, EnqueueExtensions, Sign);
 
 impl Filter for NodeName {
     fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {

@@ -10,7 +10,7 @@ use kube_scheduler_framework::api::{HostPort, Pod};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
-    PreFilter, PreFilterOutcome, Sign, SignatureWriter, Status, extension_points,
+    PreFilter, PreFilterOutcome, Sign, SignatureWriter, Status,
 };
 
 pub(crate) const NAME: &str = "NodePorts";
@@ -31,13 +31,7 @@ struct NodePorts {
 #[derive(Clone)]
 struct PortsMarker;
 
-impl Plugin for NodePorts {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(PreFilter, Filter, EnqueueExtensions, Sign);
-}
+plugin!(NodePorts, PreFilter, Filter, EnqueueExtensions, Sign);
 
 impl PreFilter for NodePorts {
     fn pre_filter(&self, _: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {

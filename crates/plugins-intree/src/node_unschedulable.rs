@@ -11,7 +11,6 @@ use kube_scheduler_framework::api::{Pod, Taint, TaintEffect};
 use kube_scheduler_framework::{
     ActionType, Context, CycleState, EnqueueExtensions, EventRegistration, Filter, FilterSink,
     Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, Sign, SignatureWriter, Status,
-    extension_points,
 };
 
 pub(crate) const NAME: &str = "NodeUnschedulable";
@@ -41,13 +40,7 @@ fn tolerates(pod: &Pod, cordon: &Taint) -> bool {
     pod.spec.tolerations.iter().any(|toleration| toleration.tolerates(cordon, false))
 }
 
-impl Plugin for NodeUnschedulable {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(Filter, EnqueueExtensions, Sign);
-}
+plugin!(NodeUnschedulable, Filter, EnqueueExtensions, Sign);
 
 impl Filter for NodeUnschedulable {
     fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {

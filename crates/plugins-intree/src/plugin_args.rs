@@ -8,9 +8,6 @@ use kube_scheduler_framework::PluginArgs;
 use kube_scheduler_framework::api::validation::{FieldPath, aggregate};
 use serde::de::DeserializeOwned;
 
-/// The error text in case checking arguments changed their type, which does not happen.
-pub(crate) const WRONG_ARGS: &str = "args have the wrong type";
-
 /// The arguments as type `T`; `null` stands for none given.
 pub(crate) fn read<T: DeserializeOwned + Default>(args: &PluginArgs) -> Result<T, String> {
     if args.is_null() {
@@ -19,18 +16,9 @@ pub(crate) fn read<T: DeserializeOwned + Default>(args: &PluginArgs) -> Result<T
     T::deserialize(args).map_err(|error| format!("decoding args: {error}"))
 }
 
-/// The arguments with defaults, or what is wrong with them. `wrap` is the variant of [`ConfiguredArgs`] for `T`.
-///
-/// Which gates are on makes no difference to the arguments that are read this way.
+/// The arguments with defaults, or what is wrong with them. `wrap` is the variant of [`ConfiguredArgs`] for `T`, to which it may make a
+/// difference which gates are on.
 pub(crate) fn checked<T: DeserializeOwned + Default>(
-    args: &PluginArgs,
-    wrap: fn(T) -> ConfiguredArgs,
-) -> Result<ConfiguredArgs, String> {
-    checked_with(args, wrap, &FeatureGates::default())
-}
-
-/// As [`checked`], for arguments to which it makes a difference which gates are on.
-pub(crate) fn checked_with<T: DeserializeOwned + Default>(
     args: &PluginArgs,
     wrap: fn(T) -> ConfiguredArgs,
     gates: &FeatureGates,
@@ -40,3 +28,21 @@ pub(crate) fn checked_with<T: DeserializeOwned + Default>(
     let errors = validate_args(&typed, &FieldPath::root(), gates);
     if errors.is_empty() { Ok(typed) } else { Err(aggregate(&errors)) }
 }
+
+/// The [`checked`] arguments in the type of a variant of [`ConfiguredArgs`].
+macro_rules! checked_args {
+    ($kind:ident, $args:expr) => {
+        checked_args!($kind, $args, &kube_scheduler_config::FeatureGates::default())
+    };
+    ($kind:ident, $args:expr, $gates:expr) => {{
+        use kube_scheduler_config::ConfiguredArgs;
+        match $crate::plugin_args::checked($args, ConfiguredArgs::$kind, $gates) {
+            Ok(ConfiguredArgs::$kind(args)) => Ok(args),
+            // Checking does not change the type.
+            Ok(_) => Err("args have the wrong type".to_owned()),
+            Err(error) => Err(error),
+        }
+    }};
+}
+
+pub(crate) use checked_args;

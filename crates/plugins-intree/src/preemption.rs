@@ -15,7 +15,6 @@ mod victims;
 
 use std::sync::Arc;
 
-use kube_scheduler_config::ConfiguredArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::api::well_known::DISRUPTION_TARGET;
 use kube_scheduler_framework::groups::PodGroupPostFilter;
@@ -28,7 +27,7 @@ use kube_scheduler_framework::{
 
 use self::candidates::Search;
 use self::choose::harm;
-use crate::plugin_args::{self, WRONG_ARGS};
+use crate::plugin_args::checked_args;
 
 pub(crate) const NAME: &str = "DefaultPreemption";
 
@@ -43,8 +42,7 @@ const NO_CANDIDATE: &str = "no candidate node for preemption";
 const WORKLOAD_AWARE: &str = "not eligible due to workload aware preemption enabled";
 
 pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    let checked = plugin_args::checked(args, ConfiguredArgs::DefaultPreemption)?;
-    let ConfiguredArgs::DefaultPreemption(args) = checked else { return Err(WRONG_ARGS.into()) };
+    let args = checked_args!(DefaultPreemption, args)?;
     Ok(Arc::new(DefaultPreemption {
         search: Search {
             percentage: args.min_candidate_nodes_percentage.unwrap_or_default().into(),

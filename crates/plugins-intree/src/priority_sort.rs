@@ -5,9 +5,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use kube_scheduler_framework::{
-    Handle, Plugin, PluginArgs, PluginError, QueueSort, QueuedPodView, extension_points,
-};
+use kube_scheduler_framework::{Handle, Plugin, PluginArgs, PluginError, QueueSort, QueuedPodView};
 
 pub(crate) const NAME: &str = "PrioritySort";
 
@@ -22,13 +20,7 @@ pub(crate) fn compare(a: QueuedPodView<'_>, b: QueuedPodView<'_>) -> Ordering {
     b.pod.priority().cmp(&a.pod.priority()).then(a.queued.cmp(&b.queued))
 }
 
-impl Plugin for PrioritySort {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(QueueSort);
-}
+plugin!(PrioritySort, QueueSort);
 
 impl QueueSort for PrioritySort {
     fn compare(&self, a: QueuedPodView<'_>, b: QueuedPodView<'_>) -> Ordering {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, Context, EnqueueExtensions, EventRegistration, Handle, Plugin, PluginArgs,
-    PluginError, PreEnqueue, Status, extension_points,
+    PluginError, PreEnqueue, Status,
 };
 
 pub(crate) const NAME: &str = "SchedulingGates";
@@ -18,13 +18,7 @@ pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginE
 
 struct SchedulingGates;
 
-impl Plugin for SchedulingGates {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(PreEnqueue, EnqueueExtensions);
-}
+plugin!(SchedulingGates, PreEnqueue, EnqueueExtensions);
 
 impl PreEnqueue for SchedulingGates {
     fn pre_enqueue(&self, _: &Context<'_>, pod: &Pod) -> Status {

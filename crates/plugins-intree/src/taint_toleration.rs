@@ -9,7 +9,7 @@ use kube_scheduler_framework::api::{Pod, Taint, TaintEffect, Toleration, untoler
 use kube_scheduler_framework::{
     ActionType, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
-    PreScore, Score, Sign, SignatureWriter, Status, extension_points,
+    PreScore, Score, Sign, SignatureWriter, Status,
 };
 
 use crate::signature::write_tolerations;
@@ -72,13 +72,7 @@ fn opens(old: Option<&[Taint]>, new: &[Taint], keeps_out: impl Fn(&Taint) -> boo
     old.is_none_or(lost_one) && !new.iter().any(keeps_out)
 }
 
-impl Plugin for TaintToleration {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(Filter, PreScore, Score, EnqueueExtensions, Sign);
-}
+plugin!(TaintToleration, Filter, PreScore, Score, EnqueueExtensions, Sign);
 
 impl Filter for TaintToleration {
     fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {

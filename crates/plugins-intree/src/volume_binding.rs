@@ -24,13 +24,13 @@ mod volume_form;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_config::{ConfiguredArgs, FeatureGates, Gate};
+use kube_scheduler_config::{FeatureGates, Gate};
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Code, Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration,
     FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
     PreBind, PreBindFlight, PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Sign,
-    SignatureWriter, Status, extension_points,
+    SignatureWriter, Status,
 };
 use smallvec::SmallVec;
 
@@ -40,7 +40,7 @@ use self::find::Obstacle;
 use self::log::SearchLog;
 use self::reservation::Reservation;
 use self::state::PodVolumes;
-use crate::plugin_args::{self, WRONG_ARGS};
+use crate::plugin_args::checked_args;
 use crate::resources::shape::Shape;
 use crate::volumes::{has_claims, write_volumes};
 
@@ -52,8 +52,7 @@ pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>,
     // Which arguments there are depends on whether capacity is scored.
     let scores_capacity = handle.is_enabled("StorageCapacityScoring");
     let gates = FeatureGates::default().with(Gate::StorageCapacityScoring, scores_capacity);
-    let checked = plugin_args::checked_with(args, ConfiguredArgs::VolumeBinding, &gates)?;
-    let ConfiguredArgs::VolumeBinding(args) = checked else { return Err(WRONG_ARGS.into()) };
+    let args = checked_args!(VolumeBinding, args, &gates)?;
     let timeout = u64::try_from(args.bind_timeout_seconds.unwrap_or_default());
     Ok(Arc::new(VolumeBinding {
         timeout: Duration::from_secs(timeout.unwrap_or_default()),
@@ -78,22 +77,17 @@ fn rejection(mut obstacles: SmallVec<[Obstacle; 2]>) -> Status {
     Status::new(Code::UnschedulableAndUnresolvable, reasons)
 }
 
-impl Plugin for VolumeBinding {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(
-        PreFilter,
-        Filter,
-        PreScore,
-        Score,
-        Reserve,
-        PreBind,
-        EnqueueExtensions,
-        Sign
-    );
-}
+plugin!(
+    VolumeBinding,
+    PreFilter,
+    Filter,
+    PreScore,
+    Score,
+    Reserve,
+    PreBind,
+    EnqueueExtensions,
+    Sign
+);
 
 impl PreFilter for VolumeBinding {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {

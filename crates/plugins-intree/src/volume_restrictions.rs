@@ -12,7 +12,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
-    PreFilterExtensions, PreFilterOutcome, Sign, SignatureWriter, Status, extension_points,
+    PreFilterExtensions, PreFilterOutcome, Sign, SignatureWriter, Status,
 };
 
 use self::disks::Disks;
@@ -63,13 +63,7 @@ fn share_claim(pod: &Pod, other: &Pod) -> bool {
     !own.is_empty() && plain_claims(other).any(|name| own.contains(name))
 }
 
-impl Plugin for VolumeRestrictions {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(PreFilter, Filter, EnqueueExtensions, Sign);
-}
+plugin!(VolumeRestrictions, PreFilter, Filter, EnqueueExtensions, Sign);
 
 impl PreFilter for VolumeRestrictions {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {

@@ -10,7 +10,7 @@ use kube_scheduler_framework::api::{Labels, Pod};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
-    PreFilterOutcome, Sign, SignatureWriter, Status, extension_points,
+    PreFilterOutcome, Sign, SignatureWriter, Status,
 };
 
 use self::places::{Place, is_placed, places_of};
@@ -70,13 +70,7 @@ fn places_of_pod(cx: &Context<'_>, pod: &Pod) -> Result<Vec<Place>, Status> {
     Ok(places)
 }
 
-impl Plugin for VolumeZone {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(PreFilter, Filter, EnqueueExtensions, Sign);
-}
+plugin!(VolumeZone, PreFilter, Filter, EnqueueExtensions, Sign);
 
 impl PreFilter for VolumeZone {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {

@@ -1,11 +1,10 @@
 //! The affinity that a profile adds to all its pods.
 
-use kube_scheduler_config::ConfiguredArgs;
 use kube_scheduler_framework::PluginArgs;
 use kube_scheduler_framework::api::validation::FieldPath;
 use kube_scheduler_framework::api::{NodeSelector, NodeSelectorTerm, PreferredNodeTerm, wire};
 
-use crate::plugin_args::{self, WRONG_ARGS};
+use crate::plugin_args::{checked_args, read};
 
 /// `addedAffinity`, compiled strictly.
 #[derive(Debug, Default)]
@@ -17,13 +16,12 @@ pub(super) struct AddedAffinity {
 
 impl AddedAffinity {
     pub(super) fn from_args(args: &PluginArgs) -> Result<Self, String> {
-        let checked = plugin_args::checked(args, ConfiguredArgs::NodeAffinity)?;
-        let ConfiguredArgs::NodeAffinity(typed) = checked else { return Err(WRONG_ARGS.into()) };
+        let typed = checked_args!(NodeAffinity, args)?;
         if typed.added_affinity.is_none() {
             return Ok(Self::default());
         }
         // Selectors are compiled from the wire form; that the arguments have its shape is known by now.
-        let affinity: wire::NodeAffinity = plugin_args::read(&args["addedAffinity"])?;
+        let affinity: wire::NodeAffinity = read(&args["addedAffinity"])?;
         let mut added = Self::default();
         if let Some(required) = &affinity.required {
             let selector = NodeSelector::compile_strict(required, &FieldPath::root()).map_err(|error| {

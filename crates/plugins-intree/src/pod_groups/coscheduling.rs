@@ -7,18 +7,17 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_config::ConfiguredArgs;
 use kube_scheduler_framework::api::{Object, Pod, PodGroup, Quantity};
 use kube_scheduler_framework::groups::{GroupSource, MemberPlace, PlacedGroup};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, Code, Commands, Context, CycleState, EnqueueExtensions,
     EventRegistration, EventResource, Handle, Permit, PermitDecision, Plugin, PluginArgs,
-    PluginError, PreEnqueue, QueueSort, QueuedPodView, Status, extension_points,
+    PluginError, PreEnqueue, QueueSort, QueuedPodView, Status,
 };
 use serde_json::{Value, json};
 
 use super::gang_scheduling::{GangScheduling, group_changed, member_added};
-use crate::plugin_args::{self, WRONG_ARGS};
+use crate::plugin_args::checked_args;
 use crate::priority_sort;
 use crate::resources::resource::Resource;
 
@@ -37,8 +36,7 @@ const MAX_RESOURCE_NAME: usize = 317;
 const NOT_FOUND: &str = "PodGroup not found";
 
 pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    let checked = plugin_args::checked(args, ConfiguredArgs::Coscheduling)?;
-    let ConfiguredArgs::Coscheduling(args) = checked else { return Err(WRONG_ARGS.into()) };
+    let args = checked_args!(Coscheduling, args)?;
     let patience = args.permit_waiting_time_seconds.and_then(positive);
     Ok(Arc::new(Coscheduling {
         gangs: GangScheduling::of(NAME, Some(GROUP)),
@@ -57,13 +55,7 @@ struct Coscheduling {
     patience: Duration,
 }
 
-impl Plugin for Coscheduling {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(GroupSource, PreEnqueue, QueueSort, Permit, EnqueueExtensions);
-}
+plugin!(Coscheduling, GroupSource, PreEnqueue, QueueSort, Permit, EnqueueExtensions);
 
 impl GroupSource for Coscheduling {
     fn api_group(&self) -> &'static str {

@@ -11,7 +11,7 @@ use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{
     ActionType, ClusterView, Code, Commands, Context, CycleState, EnqueueExtensions, EventObject,
     EventRegistration, EventResource, Handle, Permit, PermitDecision, Plugin, PluginArgs,
-    PluginError, PluginName, PreEnqueue, Status, extension_points,
+    PluginError, PluginName, PreEnqueue, Status,
 };
 
 use super::text_of;
@@ -125,13 +125,7 @@ fn quorum(cluster: ClusterView<'_>, pod: &Pod, name: &str) -> Status {
     }
 }
 
-impl Plugin for GangScheduling {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(PreEnqueue, EnqueueExtensions, Permit);
-}
+plugin!(GangScheduling, PreEnqueue, EnqueueExtensions, Permit);
 
 /// The pods of a group that the scheduler knows, of which there are some.
 fn known<'a>(

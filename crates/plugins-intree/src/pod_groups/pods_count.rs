@@ -9,7 +9,7 @@ use kube_scheduler_framework::groups::{
     PlacedGroup, PlacementScore, PodGroupState, ProposedPlacement,
 };
 use kube_scheduler_framework::{
-    Context, Handle, MAX_NODE_SCORE, Plugin, PluginArgs, PluginError, Status, extension_points,
+    Context, Handle, MAX_NODE_SCORE, Plugin, PluginArgs, PluginError, Status,
 };
 
 pub(crate) const NAME: &str = "PodGroupPodsCount";
@@ -22,13 +22,7 @@ pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginE
 
 struct PodGroupPodsCount;
 
-impl Plugin for PodGroupPodsCount {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(PlacementScore);
-}
+plugin!(PodGroupPodsCount, PlacementScore);
 
 impl PlacementScore for PodGroupPodsCount {
     fn score(

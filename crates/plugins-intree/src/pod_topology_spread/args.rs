@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_config::ConfiguredArgs;
 use kube_scheduler_framework::PluginArgs;
 use kube_scheduler_framework::api::well_known::{HOSTNAME, ZONE};
 use kube_scheduler_framework::api::{
     CompileOptions, Labels, NodeInclusionPolicy, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
 };
 
-use crate::plugin_args::{self, WRONG_ARGS};
+use crate::plugin_args::checked_args;
 
 /// The constraints for pods that have none of their own, and where they come from.
 #[derive(Clone, Debug)]
@@ -21,10 +20,7 @@ pub(super) struct Defaults {
 
 impl Defaults {
     pub(super) fn from_args(args: &PluginArgs) -> Result<Self, String> {
-        let checked = plugin_args::checked(args, ConfiguredArgs::PodTopologySpread)?;
-        let ConfiguredArgs::PodTopologySpread(args) = checked else {
-            return Err(WRONG_ARGS.into());
-        };
+        let args = checked_args!(PodTopologySpread, args)?;
         if args.defaulting_type == "System" {
             let constraints = [built_in(HOSTNAME, 3), built_in(ZONE, 5)];
             return Ok(Self { constraints: constraints.into(), is_system: true });

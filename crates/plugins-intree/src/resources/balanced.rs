@@ -4,27 +4,23 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_config::ConfiguredArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Context, CycleState, FeasibleNodes, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
-    PreScore, Score, Sign, SignatureWriter, Status, extension_points,
+    PreScore, Score, Sign, SignatureWriter, Status,
 };
 use smallvec::SmallVec;
 
 use super::listing::Listing;
 use super::scored::{Amounts, Kind, Plan, ScoredResource, UsedBasis};
 use crate::dynamic_resources::totals::ScoredDevices;
-use crate::plugin_args::{self, WRONG_ARGS};
+use crate::plugin_args::checked_args;
 use crate::signature::write_resources;
 
 pub(crate) const NAME: &str = "NodeResourcesBalancedAllocation";
 
 pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    let checked = plugin_args::checked(args, ConfiguredArgs::NodeResourcesBalancedAllocation)?;
-    let ConfiguredArgs::NodeResourcesBalancedAllocation(args) = checked else {
-        return Err(WRONG_ARGS.into());
-    };
+    let args = checked_args!(NodeResourcesBalancedAllocation, args)?;
     // Weights are 1 by validation.
     let resources = args.resources.iter().map(|spec| ScoredResource::new(&spec.name, 1));
     Ok(Arc::new(BalancedAllocation {
@@ -56,13 +52,7 @@ impl BalancedAllocation {
     }
 }
 
-impl Plugin for BalancedAllocation {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(PreScore, Score, Sign);
-}
+plugin!(BalancedAllocation, PreScore, Score, Sign);
 
 impl PreScore for BalancedAllocation {
     fn pre_score(

@@ -12,7 +12,7 @@ use kube_scheduler_framework::groups::{
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
-    PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId, extension_points,
+    PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId,
 };
 use smallvec::SmallVec;
 
@@ -61,22 +61,17 @@ impl Fit {
     }
 }
 
-impl Plugin for Fit {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    extension_points!(
-        PreFilter,
-        Filter,
-        PreScore,
-        Score,
-        PlacementBound,
-        PlacementScore,
-        EnqueueExtensions,
-        Sign
-    );
-}
+plugin!(
+    Fit,
+    PreFilter,
+    Filter,
+    PreScore,
+    Score,
+    PlacementBound,
+    PlacementScore,
+    EnqueueExtensions,
+    Sign
+);
 
 impl PlacementBound for Fit {
     fn rules_out(&self, cx: &Context<'_>, demand: GroupDemand<'_>) -> Option<String> {

@@ -1,13 +1,12 @@
 //! NodeResourcesFit's arguments.
 
-use kube_scheduler_config::ConfiguredArgs;
 use kube_scheduler_framework::PluginArgs;
 
 use super::demand::IgnoredResources;
 use super::scored::ScoredResource;
 use super::shape::Shape;
 use super::strategy::Strategy;
-use crate::plugin_args::{self, WRONG_ARGS};
+use crate::plugin_args::checked_args;
 
 /// What the plugin needs of its arguments.
 #[derive(Clone, Debug)]
@@ -19,8 +18,7 @@ pub(super) struct FitArgs {
 
 impl FitArgs {
     pub(super) fn new(args: &PluginArgs) -> Result<Self, String> {
-        let checked = plugin_args::checked(args, ConfiguredArgs::NodeResourcesFit)?;
-        let ConfiguredArgs::NodeResourcesFit(args) = checked else { return Err(WRONG_ARGS.into()) };
+        let args = checked_args!(NodeResourcesFit, args)?;
         let scoring = args.scoring_strategy.unwrap_or_default();
         let strategy = match &*scoring.kind {
             "LeastAllocated" => Strategy::LeastAllocated,
