@@ -4,15 +4,15 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::api::{Pod, is_scalar_resource};
 use kube_scheduler_framework::{
     Context, CycleState, FeasibleNodes, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
     PreScore, Score, Sign, SignatureWriter, Status,
 };
 use smallvec::SmallVec;
 
-use super::listing::Listing;
-use super::scored::{Amounts, Kind, Plan, ScoredResource, UsedBasis};
+use super::resource::Resource;
+use super::scored::{Amounts, ScoreAmounts, ScoredResource, Scoring, UsedBasis};
 use crate::dynamic_resources::totals::ScoredDevices;
 use crate::plugin_args::checked_args;
 use crate::signature::write_resources;
@@ -22,7 +22,10 @@ pub(crate) const NAME: &str = "NodeResourcesBalancedAllocation";
 pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let args = checked_args!(NodeResourcesBalancedAllocation, args)?;
     // Weights are 1 by validation.
-    let resources = args.resources.iter().map(|spec| ScoredResource::new(&spec.name, 1));
+    let resources = args
+        .resources
+        .iter()
+        .map(|spec| ScoredResource { resource: Resource::named(&spec.name), weight: 1 });
     Ok(Arc::new(BalancedAllocation {
         resources: resources.collect(),
         devices: ScoredDevices::new(handle),
@@ -39,16 +42,23 @@ impl BalancedAllocation {
     /// Whether the pod asks for none of the configured resources: then there is nothing to balance.
     fn is_indifferent(&self, pod: &Pod) -> bool {
         let requests = &pod.requests.accounted;
-        self.resources.iter().all(|scored| match &scored.kind {
-            Kind::Counted(resource) => resource.of(requests) == 0,
-            Kind::Other(name) => {
+        self.resources.iter().all(|scored| match &scored.resource {
+            // No node has any, but a request for it still counts as a request.
+            Resource::Scalar(name) if !is_scalar_resource(name) => {
                 pod.requests.total(name).is_none_or(|quantity| quantity.value() == 0)
             }
+            resource => resource.of(requests) == 0,
         })
     }
 
-    fn plan(&self, pod: &Pod) -> Plan<'_> {
-        Plan::new(&self.resources, &pod.requests.accounted, UsedBasis::Plain)
+    fn scoring<'a>(&'a self, pod: &'a Pod) -> Scoring<'a> {
+        Scoring {
+            scorer: NAME,
+            resources: &self.resources,
+            request: &pod.requests.accounted,
+            basis: UsedBasis::Plain,
+            devices: self.devices.as_ref(),
+        }
     }
 }
 
@@ -78,9 +88,7 @@ impl Score for BalancedAllocation {
         if self.is_indifferent(pod) {
             return Ok(0);
         }
-        let plan = self.plan(pod);
-        let totals = plan.totals(self.devices.as_ref(), node.cluster());
-        Ok(gain(plan.on_view(node, totals.as_ref())))
+        Ok(self.scoring(pod).of_node(node, &Balance))
     }
 
     fn score_all(
@@ -95,24 +103,7 @@ impl Score for BalancedAllocation {
             scores.fill(0);
             return Ok(());
         }
-        let plan = self.plan(pod);
-        let totals = plan.totals(self.devices.as_ref(), cx.cluster());
-        let scan = plan.over(cx.cluster());
-        if totals.is_some() {
-            for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
-                let node = cx.cluster().node(idx);
-                *score = node.map_or(0, |node| gain(plan.on_view(&node, totals.as_ref())));
-            }
-        } else {
-            for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
-                *score = gain(scan.at(idx));
-            }
-        }
-        let request = &pod.requests.accounted;
-        let resources = &self.resources;
-        let (basis, totals) = (UsedBasis::Plain, totals.as_ref());
-        let listing = Listing { scorer: NAME, resources, request, basis, totals };
-        listing.log(cx.cluster(), pod, nodes, scores);
+        self.scoring(pod).of_nodes(cx.cluster(), pod, nodes, scores, &Balance);
         Ok(())
     }
 
@@ -130,21 +121,26 @@ impl Sign for BalancedAllocation {
 }
 
 /// 75 when the pod leaves the balance as it is, more when it improves it.
-#[inline]
-fn gain(mut amounts: impl Iterator<Item = Amounts>) -> i64 {
-    let fractions = |amounts: &Amounts| {
-        let Amounts { allocatable, before, after, .. } = *amounts;
-        (fraction(before, allocatable), fraction(after, allocatable))
-    };
-    let first = [amounts.next(), amounts.next(), amounts.next()];
-    // Two resources are the default. In lists, theirs take longer (`bench core --workload SchedulingCSIPVs`).
-    if let [Some(a), Some(b), None] = &first {
-        let ((a_before, a_after), (b_before, b_after)) = (fractions(a), fractions(b));
-        return gain_between(&[a_before, b_before], &[a_after, b_after]);
+struct Balance;
+
+impl ScoreAmounts for Balance {
+    #[inline]
+    fn score(&self, mut amounts: impl Iterator<Item = Amounts>) -> i64 {
+        let fractions = |amounts: &Amounts| {
+            let Amounts { allocatable, before, after, .. } = *amounts;
+            (fraction(before, allocatable), fraction(after, allocatable))
+        };
+        let first = [amounts.next(), amounts.next(), amounts.next()];
+        // Two resources are the default. In lists, theirs take longer (`bench core --workload SchedulingCSIPVs`).
+        if let [Some(a), Some(b), None] = &first {
+            let ((a_before, a_after), (b_before, b_after)) = (fractions(a), fractions(b));
+            return gain_between(&[a_before, b_before], &[a_after, b_after]);
+        }
+        let all = first.into_iter().flatten().chain(amounts);
+        let (before, after): (Fractions, Fractions) =
+            all.map(|amounts| fractions(&amounts)).unzip();
+        gain_between(&before, &after)
     }
-    let all = first.into_iter().flatten().chain(amounts);
-    let (before, after): (Fractions, Fractions) = all.map(|amounts| fractions(&amounts)).unzip();
-    gain_between(&before, &after)
 }
 
 #[inline]
@@ -186,7 +182,7 @@ mod tests {
     use super::*;
 
     fn score(rows: &[(i64, i64, i64)]) -> i64 {
-        gain(rows.iter().map(|&(before, after, allocatable)| Amounts {
+        Balance.score(rows.iter().map(|&(before, after, allocatable)| Amounts {
             allocatable,
             before,
             after,

@@ -16,6 +16,8 @@ use kube_scheduler_framework::api::{Pod, Resources, is_extended_resource};
 use kube_scheduler_framework::{Code, NodeView, Reason, Status};
 use smallvec::SmallVec;
 
+use super::resource::COMPUTE;
+
 const TOO_MANY_PODS: &str = "Too many pods";
 const SHORT_OF: [&str; 3] =
     ["Insufficient cpu", "Insufficient memory", "Insufficient ephemeral-storage"];
@@ -54,9 +56,8 @@ pub(super) struct ScalarDemand {
 /// What a pod asks for, without what need not be checked.
 #[derive(Clone, Debug)]
 pub(super) struct Demand {
-    pub(super) milli_cpu: i64,
-    pub(super) memory: i64,
-    pub(super) ephemeral_storage: i64,
+    /// In the order of [`COMPUTE`].
+    pub(super) compute: [i64; 3],
     /// Sorted by name.
     pub(super) scalars: SmallVec<[ScalarDemand; 1]>,
 }
@@ -68,48 +69,36 @@ impl Demand {
 
     /// All that is asked for in `resources`, of scalar resources those that are `checked`.
     fn of_resources(resources: &Resources, is_checked: impl Fn(&str) -> bool) -> Self {
-        let Resources { milli_cpu, memory, ephemeral_storage, scalars } = resources;
-        let checked = scalars.iter().filter(|(name, amount)| *amount != 0 && is_checked(name));
+        let checked =
+            resources.scalars.iter().filter(|(name, amount)| *amount != 0 && is_checked(name));
         let scalars = checked.map(|(name, amount)| ScalarDemand {
             name: name.clone(),
             amount: *amount,
             reason: format!("Insufficient {name}").into(),
         });
-        Self {
-            milli_cpu: *milli_cpu,
-            memory: *memory,
-            ephemeral_storage: *ephemeral_storage,
-            scalars: scalars.collect(),
-        }
+        let compute = [resources.milli_cpu, resources.memory, resources.ephemeral_storage];
+        Self { compute, scalars: scalars.collect() }
     }
 
-    /// What the node is short of except for pods, without the scalar resources that something else serves where the node has
-    /// none.
-    pub(super) fn add_shortages_on(
+    /// What a node that has `allocatable` is short of with the pods on `node`, or without any pods. Not that it takes no more pods, and
+    /// not the scalar resources that something else serves where the node has none.
+    pub(super) fn add_shortages(
         &self,
-        node: &NodeView<'_>,
+        allocatable: &Resources,
+        node: Option<&NodeView<'_>>,
         is_served: impl Fn(&str) -> bool,
         shortages: &mut Shortages,
     ) {
-        let allocatable = node.allocatable();
-        shortages.check(
-            Shortages::CPU,
-            self.milli_cpu,
-            allocatable.milli_cpu,
-            node.requested_milli_cpu(),
-        );
-        let (memory, used) = (allocatable.memory, node.requested_memory());
-        shortages.check(Shortages::MEMORY, self.memory, memory, used);
-        shortages.check(
-            Shortages::EPHEMERAL_STORAGE,
-            self.ephemeral_storage,
-            allocatable.ephemeral_storage,
-            node.requested_ephemeral_storage(),
-        );
+        for (what, (resource, request)) in (Shortages::CPU..).zip(COMPUTE.iter().zip(self.compute))
+        {
+            let requested = node.map_or(0, |node| resource.requested_on(node));
+            shortages.check(what, request, resource.of(allocatable), requested);
+        }
         for (what, scalar) in (Shortages::FIRST_SCALAR..).zip(&self.scalars) {
             let capacity = allocatable.scalar(&scalar.name).unwrap_or(0);
             if capacity > 0 || !is_served(&scalar.name) {
-                shortages.check(what, scalar.amount, capacity, node.requested_scalar(&scalar.name));
+                let requested = node.map_or(0, |node| node.requested_scalar(&scalar.name));
+                shortages.check(what, scalar.amount, capacity, requested);
             }
         }
     }
@@ -121,15 +110,11 @@ impl Demand {
         let n_named = shortages.of.len().min(n_others + MAX_NAMED);
         let (named, more) = shortages.of.split_at(n_named);
         let reasons = named.iter().map(|&at| match at {
-            Shortages::PODS => Reason::from(TOO_MANY_PODS),
-            Shortages::CPU | Shortages::MEMORY | Shortages::EPHEMERAL_STORAGE => {
-                Reason::from(SHORT_OF[usize::from(at - Shortages::CPU)])
-            }
+            Shortages::PODS => TOO_MANY_PODS.into(),
+            at if at < Shortages::FIRST_SCALAR => SHORT_OF[usize::from(at - Shortages::CPU)].into(),
             scalar => {
                 let at = usize::from(scalar - Shortages::FIRST_SCALAR);
-                self.scalars
-                    .get(at)
-                    .map_or_else(|| Reason::from(String::new()), |scalar| scalar.reason.clone())
+                self.scalars.get(at).map_or_else(|| "".into(), |scalar| scalar.reason.clone())
             }
         });
         let code = if shortages.is_unresolvable {
@@ -148,7 +133,7 @@ impl Demand {
 pub(crate) fn check_node_resources(needed: &Resources, node: &NodeView<'_>) -> Status {
     let demand = Demand::of_resources(needed, |name| name.starts_with("hugepages-"));
     let mut shortages = Shortages::default();
-    demand.add_shortages_on(node, |_| false, &mut shortages);
+    demand.add_shortages(node.allocatable(), Some(node), |_| false, &mut shortages);
     if shortages.is_empty() { Status::SUCCESS } else { demand.rejection(&shortages) }
 }
 
@@ -173,9 +158,8 @@ pub(super) const fn is_short(request: i64, allocatable: i64, requested: i64) -> 
 
 impl Shortages {
     const PODS: u16 = 0;
+    /// The first of the three of [`COMPUTE`].
     pub(super) const CPU: u16 = 1;
-    pub(super) const MEMORY: u16 = 2;
-    pub(super) const EPHEMERAL_STORAGE: u16 = 3;
     pub(super) const FIRST_SCALAR: u16 = 4;
 
     pub(super) fn is_empty(&self) -> bool {

@@ -6,13 +6,11 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::groups::{
-    GroupDemand, PlacedGroup, PlacementBound, PlacementScore, ProposedPlacement,
-};
+use kube_scheduler_framework::groups::{GroupDemand, PlacementBound};
 use kube_scheduler_framework::{
-    ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
-    PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId,
+    ClusterView, Context, CycleState, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView,
+    Plugin, PluginArgs, PluginError, PreFilter, PreFilterOutcome, PreScore, Score, Sign,
+    SignatureWriter, Status, VerdictId,
 };
 use smallvec::SmallVec;
 
@@ -20,11 +18,8 @@ use super::demand::{Demand, Shortages};
 use super::device_classes;
 use super::fit_args::FitArgs;
 use super::fit_bound;
-use super::fit_hints;
-use super::fit_placement;
 use super::fit_scan::Scan;
-use super::listing::Listing;
-use super::scored::{Plan, UsedBasis};
+use super::scored::{Scoring, UsedBasis};
 use crate::dynamic_resources::totals::ScoredDevices;
 use crate::signature::write_resources;
 
@@ -36,10 +31,10 @@ pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>,
     Ok(Arc::new(Fit { args: FitArgs::new(args)?, devices: ScoredDevices::new(handle) }))
 }
 
-struct Fit {
-    args: FitArgs,
+pub(super) struct Fit {
+    pub(super) args: FitArgs,
     /// Present if device classes may serve extended resources.
-    devices: Option<ScoredDevices>,
+    pub(super) devices: Option<ScoredDevices>,
 }
 
 impl Fit {
@@ -52,12 +47,18 @@ impl Fit {
         let mut shortages = Shortages::default();
         shortages.check_pods(node.n_pods(), node.allowed_pods());
         let is_served = |name: &str| self.is_served(node.cluster(), name);
-        demand.add_shortages_on(node, is_served, &mut shortages);
+        demand.add_shortages(node.allocatable(), Some(node), is_served, &mut shortages);
         shortages
     }
 
-    fn plan(&self, pod: &Pod) -> Plan<'_> {
-        Plan::new(&self.args.resources, &pod.requests.fit_score, UsedBasis::NonZero)
+    fn scoring<'a>(&'a self, pod: &'a Pod) -> Scoring<'a> {
+        Scoring {
+            scorer: self.args.strategy.name(),
+            resources: &self.args.resources,
+            request: &pod.requests.fit_score,
+            basis: UsedBasis::NonZero,
+            devices: self.devices.as_ref(),
+        }
     }
 }
 
@@ -79,22 +80,6 @@ impl PlacementBound for Fit {
         fit_bound::rules_out(cluster, demand, &self.args.ignored, |name| {
             self.is_served(cluster, name)
         })
-    }
-}
-
-impl PlacementScore for Fit {
-    fn score(
-        &self,
-        cx: &Context<'_>,
-        _: PlacedGroup<'_>,
-        ProposedPlacement { placement, assignments }: ProposedPlacement<'_>,
-    ) -> Result<i64, Status> {
-        let resources = &self.args.resources;
-        Ok(fit_placement::score(cx.cluster(), resources, &placement.nodes, assignments))
-    }
-
-    fn goes_by_members(&self) -> bool {
-        true
     }
 }
 
@@ -173,9 +158,7 @@ impl Score for Fit {
         pod: &Pod,
         node: &NodeView<'_>,
     ) -> Result<i64, Status> {
-        let plan = self.plan(pod);
-        let totals = plan.totals(self.devices.as_ref(), node.cluster());
-        Ok(self.args.strategy.score(plan.on_view(node, totals.as_ref())))
+        Ok(self.scoring(pod).of_node(node, &self.args.strategy))
     }
 
     fn score_all(
@@ -186,25 +169,7 @@ impl Score for Fit {
         nodes: &[NodeIdx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
-        let plan = self.plan(pod);
-        let strategy = &self.args.strategy;
-        let totals = plan.totals(self.devices.as_ref(), cx.cluster());
-        let scan = plan.over(cx.cluster());
-        if totals.is_some() {
-            for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
-                let node = cx.cluster().node(idx);
-                *score =
-                    node.map_or(0, |node| strategy.score(plan.on_view(&node, totals.as_ref())));
-            }
-        } else {
-            for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
-                *score = strategy.score(scan.at(idx));
-            }
-        }
-        let (resources, request) = (&self.args.resources, &pod.requests.fit_score);
-        let (scorer, basis) = (strategy.name(), UsedBasis::NonZero);
-        let listing = Listing { scorer, resources, request, basis, totals: totals.as_ref() };
-        listing.log(cx.cluster(), pod, nodes, scores);
+        self.scoring(pod).of_nodes(cx.cluster(), pod, nodes, scores, &self.args.strategy);
         Ok(())
     }
 
@@ -218,11 +183,5 @@ impl Sign for Fit {
         write_resources(&pod.requests.fit, signature);
         write_resources(&pod.requests.fit_score, signature);
         true
-    }
-}
-
-impl EnqueueExtensions for Fit {
-    fn events_to_register(&self) -> Vec<EventRegistration> {
-        fit_hints::events(self.devices.is_some())
     }
 }

@@ -3,6 +3,7 @@
 use kube_scheduler_framework::PluginArgs;
 
 use super::demand::IgnoredResources;
+use super::resource::Resource;
 use super::scored::ScoredResource;
 use super::shape::Shape;
 use super::strategy::Strategy;
@@ -37,7 +38,10 @@ impl FitArgs {
             resources: scoring
                 .resources
                 .iter()
-                .map(|spec| ScoredResource::new(&spec.name, spec.weight))
+                .map(|spec| ScoredResource {
+                    resource: Resource::named(&spec.name),
+                    weight: spec.weight,
+                })
                 .collect(),
         })
     }

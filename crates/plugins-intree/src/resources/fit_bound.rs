@@ -12,7 +12,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::groups::GroupDemand;
 
 use super::demand::{Demand, IgnoredResources};
-use super::resource::Resource;
+use super::resource::{COMPUTE, Resource};
 
 /// What the pods ask for of each kind, scalar resources by name and only of those that ask for them. One pass over what each
 /// pod asks for.
@@ -20,22 +20,20 @@ fn amounts_by_kind(
     members: &[Arc<Pod>],
     ignored: &IgnoredResources,
 ) -> impl Iterator<Item = (Resource, Vec<i64>)> + use<> {
-    let (mut cpu, mut memory, mut storage) = (Vec::new(), Vec::new(), Vec::new());
+    let mut compute = COMPUTE.clone().map(|resource| (resource, Vec::new()));
     let mut scalars: BTreeMap<Arc<str>, Vec<i64>> = BTreeMap::new();
     for pod in members {
         let (demand, taken) = (Demand::of(pod, ignored), &pod.requests.accounted);
-        cpu.push(demand.milli_cpu.min(taken.milli_cpu).max(0));
-        memory.push(demand.memory.min(taken.memory).max(0));
-        storage.push(demand.ephemeral_storage.min(taken.ephemeral_storage).max(0));
+        for ((resource, amounts), checked) in compute.iter_mut().zip(demand.compute) {
+            amounts.push(checked.min(resource.of(taken)).max(0));
+        }
         for scalar in demand.scalars {
             let amount = scalar.amount.min(taken.scalar(&scalar.name).unwrap_or(0)).max(0);
             scalars.entry(scalar.name).or_default().push(amount);
         }
     }
-    let all =
-        [(Resource::Cpu, cpu), (Resource::Memory, memory), (Resource::EphemeralStorage, storage)];
     let scalars = scalars.into_iter().map(|(name, amounts)| (Resource::Scalar(name), amounts));
-    all.into_iter().chain(scalars)
+    compute.into_iter().chain(scalars)
 }
 
 /// Why fewer than the needed pods have room on the nodes, if that can be counted. `is_served` names the extended resources

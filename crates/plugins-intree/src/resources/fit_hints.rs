@@ -9,32 +9,38 @@ use kube_scheduler_framework::api::{
     CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, Node, Object, Pod, Quantity,
     is_scalar_resource,
 };
-use kube_scheduler_framework::{ActionType, ClusterView, EventRegistration, EventResource};
+use kube_scheduler_framework::{
+    ActionType, ClusterView, EnqueueExtensions, EventRegistration, EventResource,
+};
 
 use super::demand::{Demand, IgnoredResources, Shortages};
 use super::device_classes;
+use super::fit::Fit;
+use super::resource::COMPUTE;
 
-/// All events the plugin waits for.
-pub(super) fn events(delegates: bool) -> Vec<EventRegistration> {
-    let of_pods = ActionType::DELETE | ActionType::UPDATE_POD_SCALE_DOWN;
-    let of_nodes = ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE;
-    let mut events = vec![
-        EventRegistration::on_pod(of_pods, |_, pod, old, new| is_freed_by_pod(pod, old, new)),
-        EventRegistration::on_node(of_nodes, move |cx, pod, old, new| {
-            let cluster = delegates.then_some(cx.cluster());
-            new.is_none_or(|new| is_helped_by_node(pod, old, new, cluster))
-        }),
-    ];
-    // A device class matters only by the extended resources that it serves: the one it names, and one made from its own
-    // name. The latter is new to a pod only when the class is added.
-    if delegates {
-        events.push(EventRegistration::on_object(
-            EventResource::DeviceClass,
-            ActionType::ADD | ActionType::UPDATE,
-            |_, pod, old, new| new.is_none_or(|new| is_helped_by_class(pod, old, new)),
-        ));
+impl EnqueueExtensions for Fit {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        let delegates = self.devices.is_some();
+        let of_pods = ActionType::DELETE | ActionType::UPDATE_POD_SCALE_DOWN;
+        let of_nodes = ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE;
+        let mut events = vec![
+            EventRegistration::on_pod(of_pods, |_, pod, old, new| is_freed_by_pod(pod, old, new)),
+            EventRegistration::on_node(of_nodes, move |cx, pod, old, new| {
+                let cluster = delegates.then_some(cx.cluster());
+                new.is_none_or(|new| is_helped_by_node(pod, old, new, cluster))
+            }),
+        ];
+        // A device class matters only by the extended resources that it serves: the one it names, and one made from its own
+        // name. The latter is new to a pod only when the class is added.
+        if delegates {
+            events.push(EventRegistration::on_object(
+                EventResource::DeviceClass,
+                ActionType::ADD | ActionType::UPDATE,
+                |_, pod, old, new| new.is_none_or(|new| is_helped_by_class(pod, old, new)),
+            ));
+        }
+        events
     }
-    events
 }
 
 fn is_helped_by_class(pod: &Pod, old: Option<&Object>, new: &Object) -> bool {
@@ -83,29 +89,15 @@ fn is_helped_by_node(
     };
     let mut shortages = Shortages::default();
     shortages.check_pods(0, new.allowed_pods);
-    shortages.check(Shortages::CPU, demand.milli_cpu, new.allocatable.milli_cpu, 0);
-    shortages.check(Shortages::MEMORY, demand.memory, new.allocatable.memory, 0);
-    shortages.check(
-        Shortages::EPHEMERAL_STORAGE,
-        demand.ephemeral_storage,
-        new.allocatable.ephemeral_storage,
-        0,
-    );
-    for scalar in &demand.scalars {
-        if !is_delegated(&scalar.name) {
-            let allocatable = new.allocatable.scalar(&scalar.name).unwrap_or(0);
-            shortages.check(Shortages::FIRST_SCALAR, scalar.amount, allocatable, 0);
-        }
-    }
+    demand.add_shortages(&new.allocatable, None, is_delegated, &mut shortages);
     if !shortages.is_empty() {
         return false;
     }
     let Some(old) = old else { return true };
     let (before, after) = (&old.allocatable, &new.allocatable);
     let grew = |name: &str| after.scalar(name).unwrap_or(0) > before.scalar(name).unwrap_or(0);
+    let mut compute = COMPUTE.iter().zip(demand.compute);
     new.allowed_pods > old.allowed_pods
-        || demand.milli_cpu > 0 && after.milli_cpu > before.milli_cpu
-        || demand.memory > 0 && after.memory > before.memory
-        || demand.ephemeral_storage > 0 && after.ephemeral_storage > before.ephemeral_storage
+        || compute.any(|(it, request)| request > 0 && it.of(after) > it.of(before))
         || demand.scalars.iter().any(|scalar| grew(&scalar.name) || is_delegated(&scalar.name))
 }

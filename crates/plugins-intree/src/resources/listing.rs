@@ -1,24 +1,13 @@
 //! Log lines about resource scores at its highest verbosity (`docs/spec/observability.md` §5.2).
 
-use kube_scheduler_framework::api::{Pod, Resources};
+use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{ClusterView, NodeIdx};
 use tracing::{Level, enabled, trace};
 
-use super::scored::{Plan, ScoredResource, UsedBasis};
+use super::scored::{Plan, Scoring};
 use crate::dynamic_resources::totals::DeviceTotals;
 
-/// What a plugin's scores of one pod are computed from.
-pub(super) struct Listing<'a> {
-    /// The reference's name of what computes the scores.
-    pub(super) scorer: &'static str,
-    pub(super) resources: &'a [ScoredResource],
-    pub(super) request: &'a Resources,
-    pub(super) basis: UsedBasis,
-    /// The devices behind the resources that device classes serve.
-    pub(super) totals: Option<&'a DeviceTotals<'a>>,
-}
-
-impl Listing<'_> {
+impl Scoring<'_> {
     /// One line for each node, if the log shows such lines; otherwise this costs one atomic load.
     pub(super) fn log(
         &self,
@@ -26,6 +15,7 @@ impl Listing<'_> {
         pod: &Pod,
         nodes: &[NodeIdx],
         scores: &[i64],
+        totals: Option<&DeviceTotals<'_>>,
     ) {
         if !enabled!(target: "V10", Level::TRACE) {
             return;
@@ -39,7 +29,7 @@ impl Listing<'_> {
                 .iter()
                 .map(|one| {
                     let plan = Plan::new(std::slice::from_ref(one), self.request, self.basis);
-                    let amounts = plan.on_view(&node, self.totals).next();
+                    let amounts = plan.on_view(&node, totals).next();
                     amounts.map_or((0, 0), |amounts| (amounts.allocatable, amounts.after))
                 })
                 .unzip();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{CPU, EPHEMERAL_STORAGE, MEMORY, Quantity, Resources};
-use kube_scheduler_framework::{ClusterView, NodeIdx};
+use kube_scheduler_framework::columns::{Column, ResourceColumns};
+use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView};
 
 /// A resource. Amounts of CPU are in milli-CPU, others in bytes or units.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,10 @@ pub(crate) enum Resource {
     EphemeralStorage,
     Scalar(Arc<str>),
 }
+
+/// The resources that every node has, in the order in which they are reported.
+pub(super) static COMPUTE: [Resource; 3] =
+    [Resource::Cpu, Resource::Memory, Resource::EphemeralStorage];
 
 impl Resource {
     /// The resource of this name.
@@ -53,25 +58,30 @@ impl Resource {
         }
     }
 
-    /// What the node has, and what of it its pods ask for.
-    pub(super) fn on_node(&self, cluster: ClusterView<'_>, node: NodeIdx) -> (i64, i64) {
-        let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
+    /// How much of it all nodes have, or their pods ask for; `None` if that is nothing anywhere.
+    pub(super) fn column<'a>(&self, columns: &'a ResourceColumns) -> Option<&'a Column<i64>> {
         match self {
-            Self::Cpu => (allocatable.milli_cpu().get(node), requested.milli_cpu().get(node)),
-            Self::Memory => (allocatable.memory().get(node), requested.memory().get(node)),
-            Self::EphemeralStorage => {
-                (allocatable.ephemeral_storage().get(node), requested.ephemeral_storage().get(node))
-            }
-            Self::Scalar(name) => (
-                allocatable.scalar_at(name, node).unwrap_or(0),
-                requested.scalar_at(name, node).unwrap_or(0),
-            ),
+            Self::Cpu => Some(columns.milli_cpu()),
+            Self::Memory => Some(columns.memory()),
+            Self::EphemeralStorage => Some(columns.ephemeral_storage()),
+            Self::Scalar(name) => columns.scalar(name),
+        }
+    }
+
+    /// How much of it the pods on a node ask for.
+    pub(super) fn requested_on(&self, node: &NodeView<'_>) -> i64 {
+        match self {
+            Self::Cpu => node.requested_milli_cpu(),
+            Self::Memory => node.requested_memory(),
+            Self::EphemeralStorage => node.requested_ephemeral_storage(),
+            Self::Scalar(name) => node.requested_scalar(name),
         }
     }
 
     /// What is free on the node. A node on which more is requested than it has does not take from others.
     pub(crate) fn free(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
-        let (has, used) = self.on_node(cluster, node);
+        let [has, used] = [cluster.allocatable(), cluster.requested()]
+            .map(|columns| self.column(columns).map_or(0, |column| column.get(node)));
         has.saturating_sub(used).max(0)
     }
 }

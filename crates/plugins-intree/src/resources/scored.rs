@@ -6,11 +6,7 @@
 //!
 //! Behaviour in `docs/spec/plugins-node.md` §4.8.4.
 
-use std::sync::Arc;
-
-use kube_scheduler_framework::api::{
-    CPU, EPHEMERAL_STORAGE, MEMORY, Resources, is_scalar_resource,
-};
+use kube_scheduler_framework::api::{Pod, Resources};
 use kube_scheduler_framework::columns::Column;
 use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView};
 use smallvec::SmallVec;
@@ -18,36 +14,16 @@ use smallvec::SmallVec;
 use super::resource::Resource;
 use crate::dynamic_resources::totals::{DeviceTotals, ScoredDevices};
 
-/// A resource named by a plugin's arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A compute or scalar resource.
-    Counted(Resource),
-    /// Never has a capacity to the scheduler; kept because a request for it still counts as a request.
-    Other(Arc<str>),
-}
-
-/// A configured resource and its weight.
+/// A configured resource and its weight. Of a name that is no resource to the scheduler, no node has any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScoredResource {
-    pub(crate) kind: Kind,
+    pub(crate) resource: Resource,
     pub(crate) weight: i64,
-}
-
-impl ScoredResource {
-    pub(crate) fn new(name: &str, weight: i64) -> Self {
-        let kind = match name {
-            CPU | MEMORY | EPHEMERAL_STORAGE => Kind::Counted(Resource::named(name)),
-            _ if is_scalar_resource(name) => Kind::Counted(Resource::named(name)),
-            _ => Kind::Other(name.into()),
-        };
-        Self { kind, weight }
-    }
 }
 
 /// Which "used" counts for CPU and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UsedBasis {
+pub(super) enum UsedBasis {
     /// With defaults filled in for containers that ask for nothing.
     NonZero,
     /// As asked for.
@@ -56,7 +32,7 @@ pub(crate) enum UsedBasis {
 
 /// One resource of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Amounts {
+pub(super) struct Amounts {
     /// Never zero.
     pub(crate) allocatable: i64,
     pub(crate) before: i64,
@@ -64,9 +40,61 @@ pub(crate) struct Amounts {
     pub(crate) weight: i64,
 }
 
+/// What the scores of one pod are computed from.
+pub(super) struct Scoring<'a> {
+    /// The reference's name of what computes the scores.
+    pub(super) scorer: &'static str,
+    pub(super) resources: &'a [ScoredResource],
+    pub(super) request: &'a Resources,
+    pub(super) basis: UsedBasis,
+    /// Present if device classes may serve extended resources.
+    pub(super) devices: Option<&'a ScoredDevices>,
+}
+
+/// Makes a score of the amounts of the resources that count on a node, each with an allocatable other than zero.
+pub(super) trait ScoreAmounts {
+    fn score(&self, amounts: impl Iterator<Item = Amounts>) -> i64;
+}
+
+impl<'a> Scoring<'a> {
+    fn plan(&self) -> Plan<'a> {
+        Plan::new(self.resources, self.request, self.basis)
+    }
+
+    /// The score of one node, which may be hypothetical.
+    pub(super) fn of_node(&self, node: &NodeView<'_>, how: &impl ScoreAmounts) -> i64 {
+        let plan = self.plan();
+        let totals = plan.totals(self.devices, node.cluster());
+        how.score(plan.on_view(node, totals.as_ref()))
+    }
+
+    /// The scores of many nodes, which go to the log as well.
+    pub(super) fn of_nodes(
+        &self,
+        cluster: ClusterView<'_>,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+        how: &impl ScoreAmounts,
+    ) {
+        let plan = self.plan();
+        let totals = plan.totals(self.devices, cluster);
+        let scan = plan.over(cluster);
+        for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
+            *score = match &totals {
+                None => how.score(scan.at(idx)),
+                Some(_) => cluster
+                    .node(idx)
+                    .map_or(0, |node| how.score(plan.on_view(&node, totals.as_ref()))),
+            };
+        }
+        self.log(cluster, pod, nodes, scores, totals.as_ref());
+    }
+}
+
 /// What has to be looked at for one pod: the resources that can count, with what the pod asks of each.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan<'a> {
+pub(super) struct Plan<'a> {
     items: SmallVec<[Item<'a>; 4]>,
     basis: UsedBasis,
 }
@@ -79,9 +107,9 @@ struct Item<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(crate) fn new(scored: &'a [ScoredResource], request: &Resources, basis: UsedBasis) -> Self {
+    pub(super) fn new(scored: &'a [ScoredResource], request: &Resources, basis: UsedBasis) -> Self {
         let items = scored.iter().filter_map(|scored| {
-            let Kind::Counted(resource) = &scored.kind else { return None };
+            let resource = &scored.resource;
             let request = resource.of(request);
             let counts = request != 0 || !matches!(resource, Resource::Scalar(_));
             counts.then_some(Item { resource, request, weight: scored.weight })
@@ -90,7 +118,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The devices behind the resources that device classes serve; `None` if there are none.
-    pub(crate) fn totals(
+    pub(super) fn totals(
         &self,
         devices: Option<&'a ScoredDevices>,
         cluster: ClusterView<'_>,
@@ -104,63 +132,38 @@ impl<'a> Plan<'a> {
 
     /// The amounts on one node, which may be hypothetical. Of a resource that the node itself has none of, those of its
     /// devices in `totals`.
-    pub(crate) fn on_view(
+    pub(super) fn on_view(
         &self,
         node: &NodeView<'_>,
         totals: Option<&DeviceTotals<'_>>,
     ) -> impl Iterator<Item = Amounts> {
         let allocatable = node.allocatable();
         self.items.iter().filter_map(move |item| {
-            let (capacity, used) = match item.resource {
-                Resource::Cpu => (
-                    allocatable.milli_cpu,
-                    match self.basis {
-                        UsedBasis::NonZero => node.non_zero_requested().milli_cpu,
-                        UsedBasis::Plain => node.requested_milli_cpu(),
-                    },
-                ),
-                Resource::Memory => (
-                    allocatable.memory,
-                    match self.basis {
-                        UsedBasis::NonZero => node.non_zero_requested().memory,
-                        UsedBasis::Plain => node.requested_memory(),
-                    },
-                ),
-                Resource::EphemeralStorage => {
-                    (allocatable.ephemeral_storage, node.requested_ephemeral_storage())
+            let (capacity, used) = match (item.resource, self.basis) {
+                (Resource::Cpu, UsedBasis::NonZero) => {
+                    (allocatable.milli_cpu, node.non_zero_requested().milli_cpu)
                 }
-                Resource::Scalar(name) => match allocatable.scalar(name).unwrap_or(0) {
-                    0 => totals?.on(name, node)?,
-                    own => (own, node.requested_scalar(name)),
-                },
+                (Resource::Memory, UsedBasis::NonZero) => {
+                    (allocatable.memory, node.non_zero_requested().memory)
+                }
+                (Resource::Scalar(name), _) if item.resource.of(allocatable) == 0 => {
+                    totals?.on(name, node)?
+                }
+                (resource, _) => (resource.of(allocatable), resource.requested_on(node)),
             };
             item.amounts(capacity, used)
         })
     }
 
     /// This plan for many nodes: finds the columns once, for all of them.
-    pub(crate) fn over(&self, cluster: ClusterView<'a>) -> ScanPlan<'a> {
+    pub(super) fn over(&self, cluster: ClusterView<'a>) -> ScanPlan<'a> {
         let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
         let items = self.items.iter().filter_map(|&item| {
-            let (capacity, used) = match item.resource {
-                Resource::Cpu => (
-                    allocatable.milli_cpu(),
-                    Some(match self.basis {
-                        UsedBasis::NonZero => cluster.non_zero_milli_cpu(),
-                        UsedBasis::Plain => requested.milli_cpu(),
-                    }),
-                ),
-                Resource::Memory => (
-                    allocatable.memory(),
-                    Some(match self.basis {
-                        UsedBasis::NonZero => cluster.non_zero_memory(),
-                        UsedBasis::Plain => requested.memory(),
-                    }),
-                ),
-                Resource::EphemeralStorage => {
-                    (allocatable.ephemeral_storage(), Some(requested.ephemeral_storage()))
-                }
-                Resource::Scalar(name) => (allocatable.scalar(name)?, requested.scalar(name)),
+            let capacity = item.resource.column(allocatable)?;
+            let used = match (item.resource, self.basis) {
+                (Resource::Cpu, UsedBasis::NonZero) => Some(cluster.non_zero_milli_cpu()),
+                (Resource::Memory, UsedBasis::NonZero) => Some(cluster.non_zero_memory()),
+                (resource, _) => resource.column(requested),
             };
             Some(ScanItem { item, capacity, used })
         });
@@ -184,7 +187,7 @@ impl Item<'_> {
 
 /// A [`Plan`] with its columns.
 #[derive(Debug)]
-pub(crate) struct ScanPlan<'a> {
+pub(super) struct ScanPlan<'a> {
     items: SmallVec<[ScanItem<'a>; 4]>,
 }
 
@@ -199,10 +202,20 @@ struct ScanItem<'a> {
 impl ScanPlan<'_> {
     /// The amounts on one node. O(resources), no hashing, no allocation.
     #[inline]
-    pub(crate) fn at(&self, node: NodeIdx) -> impl Iterator<Item = Amounts> {
+    pub(super) fn at(&self, node: NodeIdx) -> impl Iterator<Item = Amounts> {
         self.items.iter().filter_map(move |item| {
             item.item
                 .amounts(item.capacity.get(node), item.used.map_or(0, |column| column.get(node)))
+        })
+    }
+
+    /// The amounts of all these nodes together.
+    pub(super) fn of_all(&self, nodes: &[NodeIdx]) -> impl Iterator<Item = Amounts> {
+        let sum = |column: &Column<i64>| {
+            nodes.iter().fold(0, |sum: i64, node| sum.wrapping_add(column.get(*node)))
+        };
+        self.items.iter().filter_map(move |ScanItem { item, capacity, used }| {
+            item.amounts(sum(capacity), used.map_or(0, sum))
         })
     }
 }

@@ -5,7 +5,7 @@
 
 use kube_scheduler_framework::{MAX_NODE_SCORE, percent};
 
-use super::scored::Amounts;
+use super::scored::{Amounts, ScoreAmounts};
 use super::shape::Shape;
 
 /// Which nodes are better.
@@ -28,10 +28,11 @@ impl Strategy {
             Self::RequestedToCapacityRatio(_) => "RequestedToCapacityRatio",
         }
     }
+}
 
-    /// The score of a node from the amounts of the resources that count, each with an allocatable other than zero.
+impl ScoreAmounts for Strategy {
     #[inline]
-    pub(crate) fn score(&self, amounts: impl Iterator<Item = Amounts>) -> i64 {
+    fn score(&self, amounts: impl Iterator<Item = Amounts>) -> i64 {
         match self {
             Self::LeastAllocated => weighted_mean(amounts, free_percent),
             Self::MostAllocated => weighted_mean(amounts, |amounts| {
