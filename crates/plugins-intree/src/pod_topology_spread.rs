@@ -24,16 +24,13 @@ use kube_scheduler_framework::{
 use self::args::Defaults;
 use self::constraints::GivenConstraints;
 use self::filtering::HardState;
-use self::scoring::{SoftState, Wishes};
+use self::scoring::Wishes;
 
 pub(crate) const NAME: &str = "PodTopologySpread";
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str =
     "node(s) didn't match pod topology spread constraints (missing required label)";
-const NO_HARD_STATE: &str = "reading \"PreFilterPodTopologySpread\" from cycleState: not found";
-const NO_SOFT_STATE: &str =
-    "error reading \"PreScorePodTopologySpread\" from cycleState: not found";
 
 pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let name = NAME.into();
@@ -123,161 +120,11 @@ impl PreFilter for PodTopologySpread {
     }
 }
 
-impl PreFilterExtensions for PodTopologySpread {
-    fn may_fail(&self, state: &CycleState) -> bool {
-        state.get::<HardState>().is_none()
-    }
-
-    fn concerns(&self, _: &Context<'_>, state: &CycleState, pod: &Pod, added: &Pod) -> bool {
-        state.get::<HardState>().is_none_or(|hard| hard.may_shift(pod, added))
-    }
-
-    fn add_pod(
-        &self,
-        _: &Context<'_>,
-        state: &mut CycleState,
-        pod: &Pod,
-        added: &Pod,
-        node: &NodeView<'_>,
-    ) -> Status {
-        shift(state, pod, added, node, 1)
-    }
-
-    fn remove_pod(
-        &self,
-        _: &Context<'_>,
-        state: &mut CycleState,
-        pod: &Pod,
-        removed: &Pod,
-        node: &NodeView<'_>,
-    ) -> Status {
-        shift(state, pod, removed, node, -1)
-    }
-}
-
-fn shift(
-    state: &mut CycleState,
-    pod: &Pod,
-    other: &Pod,
-    node: &NodeView<'_>,
-    delta: i64,
-) -> Status {
-    let Some(hard) = state.get_mut::<HardState>() else { return Status::error(NO_HARD_STATE) };
-    hard.shift(node.cluster(), pod, other, node.idx(), delta);
-    Status::SUCCESS
-}
-
-impl Filter for PodTopologySpread {
-    fn filter(&self, _: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
-        let Some(hard) = state.get::<HardState>() else { return Status::error(NO_HARD_STATE) };
-        match hard.judge(node.cluster(), node.idx()) {
-            filtering::Verdict::Fits => Status::SUCCESS,
-            filtering::Verdict::LacksLabel => self.rejection_label.clone(),
-            filtering::Verdict::IsSkewed => self.rejection.clone(),
-        }
-    }
-
-    fn filter_all(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        _: &Pod,
-        nodes: &[NodeIdx],
-        sink: &mut FilterSink<'_>,
-    ) -> Result<(), Status> {
-        let Some(hard) = state.get::<HardState>() else {
-            return sink.reject_each(cx, nodes, |_, _| Status::error(NO_HARD_STATE));
-        };
-        hard.judge_all(cx.cluster(), nodes, sink, &self.rejection, &self.rejection_label);
-        Ok(())
-    }
-}
-
-impl PreScore for PodTopologySpread {
-    fn pre_score(
-        &self,
-        cx: &Context<'_>,
-        state: &mut CycleState,
-        pod: &Pod,
-        nodes: &FeasibleNodes<'_>,
-    ) -> Status {
-        let cluster = cx.cluster();
-        let wishes = match state.get::<Wishes>() {
-            Some(wishes) => Ok(Some(wishes.clone())),
-            None => self.wishes(cx, pod),
-        };
-        match wishes {
-            Ok(None) => Status::skip(),
-            _ if cluster.n_nodes() == 0 => Status::skip(),
-            Err(error) => Status::error(format!("calculating preScoreState: {error}")),
-            Ok(Some(wishes)) => {
-                if let Some(soft) = SoftState::new(nodes.cluster(cx), wishes, nodes.groups()) {
-                    state.insert(soft);
-                }
-                Status::SUCCESS
-            }
-        }
-    }
-}
-
-impl Score for PodTopologySpread {
-    fn score(
-        &self,
-        _: &Context<'_>,
-        state: &CycleState,
-        _: &Pod,
-        node: &NodeView<'_>,
-    ) -> Result<i64, Status> {
-        let soft = state.get::<SoftState>();
-        let score = soft.and_then(|soft| soft.score(node.cluster(), node.idx()));
-        score.ok_or_else(|| Status::error(NO_SOFT_STATE))
-    }
-
-    fn score_all(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        _: &Pod,
-        nodes: &[NodeIdx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
-        if nodes.is_empty() {
-            return Ok(());
-        }
-        let soft = state.get::<SoftState>();
-        let scored = soft.and_then(|soft| soft.score_all(cx.cluster(), nodes, scores));
-        scored.ok_or_else(|| Status::error(NO_SOFT_STATE))
-    }
-
-    fn normalization(&self) -> Normalization {
-        Normalization::Custom
-    }
-
-    fn normalize(
-        &self,
-        _: &Context<'_>,
-        state: &CycleState,
-        _: &Pod,
-        nodes: &[NodeIdx],
-        scores: &mut [i64],
-    ) -> Status {
-        let Some(soft) = state.get::<SoftState>() else { return Status::error(NO_SOFT_STATE) };
-        soft.normalize(nodes, scores);
-        Status::SUCCESS
-    }
-}
-
 impl Sign for PodTopologySpread {
     /// Parity: the reference refuses to sign pods that have constraints or may get default ones. Here everything that
     /// the answers depend on is written; how long they hold follows from what was read.
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
         constraints::sign(&self.defaults, pod, signature);
         true
-    }
-}
-
-impl EnqueueExtensions for PodTopologySpread {
-    fn events_to_register(&self) -> Vec<EventRegistration> {
-        hints::events(&self.defaults)
     }
 }

@@ -8,10 +8,16 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{LabelSelector, Pod};
 use kube_scheduler_framework::columns::ValueId as LabelValueId;
 use kube_scheduler_framework::counters::{CounterSpec, DomainNumbers, PodCounter};
-use kube_scheduler_framework::{ClusterView, FilterSink, NodeIdx, PodCounts, Status};
+use kube_scheduler_framework::{
+    ClusterView, Context, CycleState, Filter, FilterSink, NodeIdx, NodeView, PodCounts,
+    PreFilterExtensions, Status,
+};
 use smallvec::SmallVec;
 
+use super::PodTopologySpread;
 use super::constraints::{GivenConstraints, selects};
+
+const NO_STATE: &str = "reading \"PreFilterPodTopologySpread\" from cycleState: not found";
 
 /// The fewest pods where there is no domain: everything fits, which takes a `minDomains` that no API server lets pass.
 const NO_DOMAIN: i64 = i32::MAX as i64;
@@ -26,16 +32,8 @@ pub(super) fn specs(
     constraints.iter().map(|given| constraints.spec(given, pod, &keys, compares_numbers)).collect()
 }
 
-/// What a constraint says about a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Fits,
-    LacksLabel,
-    IsSkewed,
-}
-
 /// A constraint with what it counts.
-pub(super) struct Limit {
+struct Limit {
     max_skew: i64,
     min_domains: i64,
     /// `None` matches nothing.
@@ -98,7 +96,7 @@ impl HardState {
     ///
     /// Quirk: unlike in bulk counting, pods that are being deleted count, so that the removal of one that was never
     /// counted lowers the number. Pinned by `removing_a_terminating_pod_lowers_the_count`.
-    pub(super) fn shift(
+    fn shift(
         &mut self,
         cluster: ClusterView<'_>,
         pod: &Pod,
@@ -123,78 +121,8 @@ impl HardState {
     }
 
     /// Whether [`shift`](Self::shift) may do anything on some node.
-    pub(super) fn may_shift(&self, pod: &Pod, other: &Pod) -> bool {
+    fn may_shift(&self, pod: &Pod, other: &Pod) -> bool {
         other.namespace == pod.namespace && self.limits.iter().any(|limit| limit.means(other))
-    }
-
-    /// The verdict of the first constraint that does not accept the node.
-    pub(super) fn judge(&self, cluster: ClusterView<'_>, node: NodeIdx) -> Verdict {
-        let verdicts = self.limits.iter().enumerate().map(|(at, limit)| {
-            let Some(counts) = limit.read(cluster) else { return Verdict::LacksLabel };
-            let Some(counted) = counts.n_pods_near(node) else { return Verdict::LacksLabel };
-            let is_shifted = self.shifts_of(at).next().is_some();
-            let shift = if is_shifted { self.shift_in(at, counts.domain_of(node)) } else { 0 };
-            if counted + shift > self.most(at, limit, counts.numbers()) {
-                Verdict::IsSkewed
-            } else {
-                Verdict::Fits
-            }
-        });
-        verdicts.into_iter().find(|verdict| *verdict != Verdict::Fits).unwrap_or(Verdict::Fits)
-    }
-
-    /// Rejects those of `nodes` that a constraint does not accept, each for the reason that [`judge`](Self::judge) gives. Each
-    /// domain is judged once.
-    pub(super) fn judge_all(
-        &self,
-        cluster: ClusterView<'_>,
-        nodes: &[NodeIdx],
-        sink: &mut FilterSink<'_>,
-        rejection: &Status,
-        rejection_label: &Status,
-    ) {
-        for (at, limit) in self.limits.iter().enumerate() {
-            let read = limit.read(cluster);
-            let Some((column, counts)) =
-                read.and_then(|counts| Some((counts.column()?, counts.numbers())))
-            else {
-                // As for a single node: none is known to be in a domain.
-                let unlabelled = sink.code_for(rejection_label.clone());
-                for idx in nodes {
-                    if sink.is_open(*idx) {
-                        sink.reject_with(*idx, unlabelled);
-                    }
-                }
-                return;
-            };
-            let most = self.most(at, limit, counts);
-            // A domain without nodes that count has no pods.
-            let mut is_skewed = vec![0 > most; column.n_ids()];
-            for (value, domain) in counts.domains() {
-                is_skewed[value.index()] = domain.n_pods > most;
-            }
-            for shift in self.shifts_of(at) {
-                is_skewed[shift.value.index()] = self.n_pods(at, counts, shift.value) > most;
-            }
-            is_skewed[LabelValueId::ABSENT.index()] = false;
-            let mut is_any_unlabelled = false;
-            let skewed = sink.code_for(rejection.clone());
-            let is_skewed = &is_skewed[..];
-            sink.reject_by_value(nodes, skewed, column.ids(), |_, value| {
-                is_any_unlabelled |= value == LabelValueId::ABSENT;
-                is_skewed[value.index()]
-            });
-            if is_any_unlabelled {
-                let unlabelled = sink.code_for(rejection_label.clone());
-                sink.reject_by_value(nodes, unlabelled, column.ids(), |_, value| {
-                    value == LabelValueId::ABSENT
-                });
-            }
-            if column.n_values() == 0 {
-                // No node is left to be rejected.
-                return;
-            }
-        }
     }
 
     fn shifts_of(&self, at: usize) -> impl Iterator<Item = &Shift> {
@@ -232,4 +160,128 @@ impl HardState {
         };
         counted.unwrap_or(NO_DOMAIN)
     }
+}
+
+impl PreFilterExtensions for PodTopologySpread {
+    fn may_fail(&self, state: &CycleState) -> bool {
+        state.get::<HardState>().is_none()
+    }
+
+    fn concerns(&self, _: &Context<'_>, state: &CycleState, pod: &Pod, added: &Pod) -> bool {
+        state.get::<HardState>().is_none_or(|hard| hard.may_shift(pod, added))
+    }
+
+    fn add_pod(
+        &self,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        added: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        shift(state, pod, added, node, 1)
+    }
+
+    fn remove_pod(
+        &self,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        removed: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        shift(state, pod, removed, node, -1)
+    }
+}
+
+fn shift(
+    state: &mut CycleState,
+    pod: &Pod,
+    other: &Pod,
+    node: &NodeView<'_>,
+    delta: i64,
+) -> Status {
+    let Some(hard) = state.get_mut::<HardState>() else { return no_state() };
+    hard.shift(node.cluster(), pod, other, node.idx(), delta);
+    Status::SUCCESS
+}
+
+impl Filter for PodTopologySpread {
+    /// Rejects by the first constraint that does not accept the node.
+    fn filter(&self, _: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+        let Some(hard) = state.get::<HardState>() else { return no_state() };
+        for (at, limit) in hard.limits.iter().enumerate() {
+            let counts = limit.read(node.cluster());
+            let counted = counts.and_then(|counts| Some((counts, counts.n_pods_near(node.idx())?)));
+            let Some((counts, n_pods)) = counted else { return self.rejection_label.clone() };
+            let is_shifted = hard.shifts_of(at).next().is_some();
+            let shift =
+                if is_shifted { hard.shift_in(at, counts.domain_of(node.idx())) } else { 0 };
+            if n_pods + shift > hard.most(at, limit, counts.numbers()) {
+                return self.rejection.clone();
+            }
+        }
+        Status::SUCCESS
+    }
+
+    /// Judges each domain once.
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        let Some(hard) = state.get::<HardState>() else {
+            return sink.reject_each(cx, nodes, |_, _| no_state());
+        };
+        for (at, limit) in hard.limits.iter().enumerate() {
+            let read = limit.read(cx.cluster());
+            let Some((column, counts)) =
+                read.and_then(|counts| Some((counts.column()?, counts.numbers())))
+            else {
+                // As for a single node: none is known to be in a domain.
+                let unlabelled = sink.code_for(self.rejection_label.clone());
+                for idx in nodes {
+                    if sink.is_open(*idx) {
+                        sink.reject_with(*idx, unlabelled);
+                    }
+                }
+                break;
+            };
+            let most = hard.most(at, limit, counts);
+            // A domain without nodes that count has no pods.
+            let mut is_skewed = vec![0 > most; column.n_ids()];
+            for (value, domain) in counts.domains() {
+                is_skewed[value.index()] = domain.n_pods > most;
+            }
+            for shift in hard.shifts_of(at) {
+                is_skewed[shift.value.index()] = hard.n_pods(at, counts, shift.value) > most;
+            }
+            is_skewed[LabelValueId::ABSENT.index()] = false;
+            let mut is_any_unlabelled = false;
+            let skewed = sink.code_for(self.rejection.clone());
+            let is_skewed = &is_skewed[..];
+            sink.reject_by_value(nodes, skewed, column.ids(), |_, value| {
+                is_any_unlabelled |= value == LabelValueId::ABSENT;
+                is_skewed[value.index()]
+            });
+            if is_any_unlabelled {
+                let unlabelled = sink.code_for(self.rejection_label.clone());
+                sink.reject_by_value(nodes, unlabelled, column.ids(), |_, value| {
+                    value == LabelValueId::ABSENT
+                });
+            }
+            if column.n_values() == 0 {
+                // No node is left to be rejected.
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn no_state() -> Status {
+    Status::error(NO_STATE)
 }

@@ -2,14 +2,15 @@
 //!
 //! Quirk: the services and owners that default constraints come from are not among them.
 
-use std::sync::Arc;
-
 use kube_scheduler_framework::api::{
     Node, NodeInclusionPolicy, Operator, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
 };
 use kube_scheduler_framework::topics::{Topics, topic};
-use kube_scheduler_framework::{ActionType, Context, EventObject, EventRegistration, PluginError};
+use kube_scheduler_framework::{
+    ActionType, Context, EnqueueExtensions, EventObject, EventRegistration, PluginError,
+};
 
+use super::PodTopologySpread;
 use super::args::Defaults;
 use super::constraints::{GivenConstraints, selects};
 use crate::event_topics;
@@ -17,33 +18,32 @@ use crate::event_topics;
 /// A pod whose selectors list more values waits for all changes of pods in its namespace.
 const MAX_LISTED: usize = 128;
 
-/// All events the plugin waits for.
-pub(super) fn events(defaults: &Arc<Defaults>) -> Vec<EventRegistration> {
-    let of_pods = ActionType::ADD
-        | ActionType::UPDATE_POD_LABEL
-        | ActionType::UPDATE_POD_TOLERATION
-        | ActionType::DELETE;
-    let of_nodes = ActionType::ADD
-        | ActionType::DELETE
-        | ActionType::UPDATE_NODE_LABEL
-        | ActionType::UPDATE_NODE_TAINT;
-    let for_pods = defaults.clone();
-    let for_nodes = defaults.clone();
-    let for_topics = defaults.clone();
-    vec![
-        EventRegistration::on_pod(of_pods, move |cx, pod, old, new| {
-            if [old, new].into_iter().flatten().any(|other| !is_involved(pod, other)) {
-                return Ok(false);
-            }
-            let constraints = hard(&for_pods, cx, pod);
-            constraints.map(|constraints| is_helped_by_pod(pod, &constraints, old, new))
-        })
-        .by_topic(move |pod| pod_topics(&for_topics, pod), topics_of_event),
-        EventRegistration::on_node(of_nodes, move |cx, pod, old, new| {
-            let constraints = hard(&for_nodes, cx, pod);
-            constraints.map(|constraints| is_helped_by_node(&constraints, old, new))
-        }),
-    ]
+impl EnqueueExtensions for PodTopologySpread {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        let of_pods = ActionType::ADD
+            | ActionType::UPDATE_POD_LABEL
+            | ActionType::UPDATE_POD_TOLERATION
+            | ActionType::DELETE;
+        let of_nodes = ActionType::ADD
+            | ActionType::DELETE
+            | ActionType::UPDATE_NODE_LABEL
+            | ActionType::UPDATE_NODE_TAINT;
+        let [for_pods, for_nodes, for_topics] = std::array::from_fn(|_| self.defaults.clone());
+        vec![
+            EventRegistration::on_pod(of_pods, move |cx, pod, old, new| {
+                if [old, new].into_iter().flatten().any(|other| !is_involved(pod, other)) {
+                    return Ok(false);
+                }
+                let constraints = hard(&for_pods, cx, pod);
+                constraints.map(|constraints| is_helped_by_pod(pod, &constraints, old, new))
+            })
+            .by_topic(move |pod| pod_topics(&for_topics, pod), topics_of_event),
+            EventRegistration::on_node(of_nodes, move |cx, pod, old, new| {
+                let constraints = hard(&for_nodes, cx, pod);
+                constraints.map(|constraints| is_helped_by_node(&constraints, old, new))
+            }),
+        ]
+    }
 }
 
 /// What an event about a pod may be about.

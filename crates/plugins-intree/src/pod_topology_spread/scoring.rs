@@ -10,10 +10,16 @@ use kube_scheduler_framework::api::well_known::HOSTNAME;
 use kube_scheduler_framework::api::{Pod, TopologySpreadConstraint};
 use kube_scheduler_framework::columns::{LabelColumn, NodeSet, ValueId as LabelValueId};
 use kube_scheduler_framework::counters::{CounterSpec, PodCounter};
-use kube_scheduler_framework::{ClusterView, MAX_NODE_SCORE, NodeIdx, PodCounts, percent};
+use kube_scheduler_framework::{
+    ClusterView, Context, CycleState, FeasibleNodes, MAX_NODE_SCORE, NodeIdx, NodeView,
+    Normalization, PodCounts, PreScore, Score, Status, percent,
+};
 use smallvec::SmallVec;
 
+use super::PodTopologySpread;
 use super::constraints::GivenConstraints;
+
+const NO_STATE: &str = "error reading \"PreScorePodTopologySpread\" from cycleState: not found";
 
 /// A raw score that no node gets by itself as long as skews are positive.
 const IGNORED: i64 = -1;
@@ -130,6 +136,12 @@ impl<'a> Reader<'a> {
         numbers.n_pods_in(value) + unlabelled.unwrap_or(0)
     }
 
+    /// The sum with the part of one node.
+    #[inline]
+    fn add_to(&self, sum: f64, node: NodeIdx, weight: f64) -> f64 {
+        if self.has_label(node) { sum + self.part(self.n_pods(node), weight) } else { sum }
+    }
+
     /// What a number of pods contributes to a raw score.
     fn part(&self, n_pods: i64, weight: f64) -> f64 {
         n_pods as f64 * weight + (self.wish.max_skew - 1) as f64
@@ -154,7 +166,7 @@ impl<'a> Reader<'a> {
 
 /// What PreScore stores for Score: soft constraints with their weights, and the candidates that take no part.
 #[derive(Clone)]
-pub(super) struct SoftState {
+struct SoftState {
     wishes: Wishes,
     weights: SmallVec<[f64; 2]>,
     ignored: Arc<NodeSet>,
@@ -163,7 +175,7 @@ pub(super) struct SoftState {
 impl SoftState {
     /// For `candidates`, each with the number of nodes that it stands for. `None` when the cluster no longer follows a
     /// counter.
-    pub(super) fn new(
+    fn new(
         cluster: ClusterView<'_>,
         wishes: Wishes,
         candidates: impl Iterator<Item = (NodeIdx, usize)> + Clone,
@@ -188,36 +200,9 @@ impl SoftState {
         Some(Self { wishes, weights, ignored: Arc::new(ignored) })
     }
 
-    /// The raw score of one node; `None` as for [`new`](Self::new).
-    pub(super) fn score(&self, cluster: ClusterView<'_>, node: NodeIdx) -> Option<i64> {
-        if self.ignored.contains(node) {
-            return Some(0);
-        }
-        let mut score = 0.0;
-        for (reader, weight) in self.wishes.read(cluster)?.iter().zip(&self.weights) {
-            if reader.has_label(node) {
-                score += reader.part(reader.n_pods(node), *weight);
-            }
-        }
-        Some(rounded(score))
-    }
-
-    /// The scores of many nodes.
-    pub(super) fn score_all(
-        &self,
-        cluster: ClusterView<'_>,
-        nodes: &[NodeIdx],
-        scores: &mut [i64],
-    ) -> Option<()> {
-        let readers = self.wishes.read(cluster)?;
-        let parts = readers.iter().zip(&self.weights);
-        let all: SmallVec<[Parts<'_>; 2]> =
-            parts.map(|(reader, weight)| Parts::new(reader, *weight)).collect();
-        for (score, &node) in scores.iter_mut().zip(nodes) {
-            *score = rounded(all.iter().fold(0.0, |sum, parts| parts.add_to(sum, node)));
-        }
-        self.replace_ignored(nodes, scores, 0);
-        Some(())
+    /// What to read about nodes, by constraint.
+    fn read<'a>(&'a self, cluster: ClusterView<'a>) -> Result<Readers<'a>, Status> {
+        self.wishes.read(cluster).ok_or_else(no_state)
     }
 
     /// Replaces the scores of nodes that take no part.
@@ -229,28 +214,6 @@ impl SoftState {
             if self.ignored.contains(*node) {
                 *score = by;
             }
-        }
-    }
-
-    /// Reverses raw scores: the fewer pods, the better, and the highest raw score becomes the lowest, in proportion. Nodes
-    /// that take no part get 0.
-    pub(super) fn normalize(&self, nodes: &[NodeIdx], scores: &mut [i64]) {
-        self.replace_ignored(nodes, scores, IGNORED);
-        let (mut least, mut most) = (i64::MAX, 0);
-        for score in &*scores {
-            if *score != IGNORED {
-                least = least.min(*score);
-                most = most.max(*score);
-            }
-        }
-        for score in scores {
-            *score = if *score == IGNORED {
-                0
-            } else if most == 0 {
-                MAX_NODE_SCORE
-            } else {
-                percent(most.wrapping_add(least).wrapping_sub(*score), most)
-            };
         }
     }
 }
@@ -284,12 +247,114 @@ impl<'a> Parts<'a> {
     fn add_to(&self, sum: f64, node: NodeIdx) -> f64 {
         match self {
             Self::ByDomain(column, parts) => sum + parts[column.id(node).index()],
-            Self::ByNode(reader, weight) if reader.has_label(node) => {
-                sum + reader.part(reader.counts.n_pods_on(node), *weight)
-            }
-            Self::ByNode(..) => sum,
+            Self::ByNode(reader, weight) => reader.add_to(sum, node, *weight),
         }
     }
+}
+
+impl PreScore for PodTopologySpread {
+    fn pre_score(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        nodes: &FeasibleNodes<'_>,
+    ) -> Status {
+        let cluster = cx.cluster();
+        let wishes = match state.get::<Wishes>() {
+            Some(wishes) => Ok(Some(wishes.clone())),
+            None => self.wishes(cx, pod),
+        };
+        match wishes {
+            Ok(None) => Status::skip(),
+            _ if cluster.n_nodes() == 0 => Status::skip(),
+            Err(error) => Status::error(format!("calculating preScoreState: {error}")),
+            Ok(Some(wishes)) => {
+                if let Some(soft) = SoftState::new(nodes.cluster(cx), wishes, nodes.groups()) {
+                    state.insert(soft);
+                }
+                Status::SUCCESS
+            }
+        }
+    }
+}
+
+impl Score for PodTopologySpread {
+    fn score(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
+        node: &NodeView<'_>,
+    ) -> Result<i64, Status> {
+        let soft = state.get::<SoftState>().ok_or_else(no_state)?;
+        if soft.ignored.contains(node.idx()) {
+            return Ok(0);
+        }
+        let readers = soft.read(node.cluster())?;
+        let parts = readers.iter().zip(&soft.weights);
+        let score =
+            parts.fold(0.0, |sum, (reader, weight)| reader.add_to(sum, node.idx(), *weight));
+        Ok(rounded(score))
+    }
+
+    fn score_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let soft = state.get::<SoftState>().ok_or_else(no_state)?;
+        let readers = soft.read(cx.cluster())?;
+        let parts = readers.iter().zip(&soft.weights);
+        let all: SmallVec<[Parts<'_>; 2]> =
+            parts.map(|(reader, weight)| Parts::new(reader, *weight)).collect();
+        for (score, &node) in scores.iter_mut().zip(nodes) {
+            *score = rounded(all.iter().fold(0.0, |sum, parts| parts.add_to(sum, node)));
+        }
+        soft.replace_ignored(nodes, scores, 0);
+        Ok(())
+    }
+
+    fn normalization(&self) -> Normalization {
+        Normalization::Custom
+    }
+
+    /// Reverses raw scores: the fewer pods, the better, and the highest raw score becomes the lowest, in proportion. Nodes
+    /// that take no part get 0.
+    fn normalize(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Status {
+        let Some(soft) = state.get::<SoftState>() else { return no_state() };
+        soft.replace_ignored(nodes, scores, IGNORED);
+        let taking_part = || scores.iter().copied().filter(|score| *score != IGNORED);
+        let least = taking_part().min().unwrap_or(i64::MAX);
+        let most = taking_part().max().unwrap_or(0).max(0);
+        for score in scores {
+            *score = if *score == IGNORED {
+                0
+            } else if most == 0 {
+                MAX_NODE_SCORE
+            } else {
+                percent(most.wrapping_add(least).wrapping_sub(*score), most)
+            };
+        }
+        Status::SUCCESS
+    }
+}
+
+fn no_state() -> Status {
+    Status::error(NO_STATE)
 }
 
 /// The weight of a constraint with this many domains to choose from: more domains have fewer pods each.
