@@ -64,7 +64,7 @@ use self::node::Trials;
 use self::settings::Settings;
 use self::shared::PluginData;
 use self::state::PodDevices;
-use crate::signature::write_resources;
+use crate::signature::write;
 
 pub(crate) const NAME: &str = "DynamicResources";
 
@@ -93,14 +93,10 @@ impl DynamicResources {
     }
 
     fn sign_requests(&self, pod: &Pod, signature: &mut SignatureWriter) {
-        write_resources(&pod.requests.fit, signature);
+        write(&pod.requests.fit, signature);
         // It is looked up for every member.
         let group = self.shared.group_of(pod);
-        signature.present(group.is_some());
-        if let Some(group) = group {
-            signature.text(&pod.namespace);
-            signature.text(group);
-        }
+        write(group.map(|group| (&pod.namespace, group)), signature);
     }
 }
 

@@ -10,7 +10,7 @@ use kube_scheduler_framework::{
     PluginArgs, PluginError, Score, Sign, SignatureWriter, Status,
 };
 
-use crate::signature::write_texts;
+use crate::signature::write;
 
 pub(crate) const NAME: &str = "ImageLocality";
 
@@ -108,9 +108,7 @@ impl Score for ImageLocality {
 
 impl Sign for ImageLocality {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
-        let images = &pod.spec.images;
-        write_texts(&images.names, signature);
-        signature.len(images.n_containers);
+        write(&pod.spec.images, signature);
         true
     }
 }

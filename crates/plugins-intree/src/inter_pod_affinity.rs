@@ -27,7 +27,7 @@ use self::attraction::Attraction;
 use self::neighbours::{Neighbours, Rule};
 use self::own_terms::{compile_error, has_preferred};
 use crate::plugin_args::checked_args;
-use crate::signature::write_pod_affinity;
+use crate::signature::{pod_affinity, write};
 
 pub(crate) const NAME: &str = "InterPodAffinity";
 
@@ -248,8 +248,8 @@ impl Sign for InterPodAffinity {
         if compile_error(pod).is_some() {
             return false;
         }
-        write_pod_affinity(pod.spec.pod_affinity.as_deref(), signature);
-        write_pod_affinity(pod.spec.pod_anti_affinity.as_deref(), signature);
+        write(pod_affinity(pod.spec.pod_affinity.as_deref()), signature);
+        write(pod_affinity(pod.spec.pod_anti_affinity.as_deref()), signature);
         signature.text(&pod.namespace);
         signature.selectable_labels(&pod.labels);
         true

@@ -18,7 +18,7 @@ use kube_scheduler_framework::{
 };
 
 use self::added::AddedAffinity;
-use crate::signature::{write_labels, write_node_selector, write_node_selector_term};
+use crate::signature::{node_selector, write};
 
 pub(crate) const NAME: &str = "NodeAffinity";
 
@@ -201,29 +201,12 @@ impl Score for NodeAffinity {
 
 impl Sign for NodeAffinity {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
-        signature.present(pod.spec.node_selector.is_some());
-        if let Some(labels) = &pod.spec.node_selector {
-            write_labels(labels, signature);
-        }
-        write_node_selector(required(pod), signature);
-        let preferred =
-            pod.spec.node_affinity.as_ref().and_then(|affinity| affinity.preferred.as_ref());
-        signature.present(preferred.is_some());
-        match preferred {
-            None => {}
-            Some(Ok(terms)) => {
-                signature.present(true);
-                signature.len(terms.len());
-                for preferred in terms.iter() {
-                    signature.int(preferred.weight.into());
-                    write_node_selector_term(&preferred.term, signature);
-                }
-            }
-            Some(Err(error)) => {
-                signature.present(false);
-                signature.text(&error.to_string());
-            }
-        }
+        write((&pod.spec.node_selector, node_selector(required(pod))), signature);
+        let preferred = preferred(pod).map_err(|error| error.error_text());
+        let terms = preferred.map(|terms| {
+            terms.map(|terms| terms.iter().map(|it| (it.weight, &it.term)).collect::<Vec<_>>())
+        });
+        write(terms, signature);
         true
     }
 }

@@ -13,6 +13,8 @@ use kube_scheduler_framework::{
     PreFilter, PreFilterOutcome, Sign, SignatureWriter, Status,
 };
 
+use crate::signature::write;
+
 pub(crate) const NAME: &str = "NodePorts";
 
 const REASON: &str = "node(s) didn't have free ports for the requested pod ports";
@@ -78,12 +80,7 @@ impl Filter for NodePorts {
 
 impl Sign for NodePorts {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
-        signature.len(pod.spec.host_ports.len());
-        for port in pod.spec.host_ports.iter() {
-            signature.text(&port.ip);
-            signature.text(&port.protocol);
-            signature.int(port.port.into());
-        }
+        write(&pod.spec.host_ports, signature);
         true
     }
 }

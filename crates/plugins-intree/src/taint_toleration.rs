@@ -12,7 +12,7 @@ use kube_scheduler_framework::{
     PreScore, Score, Sign, SignatureWriter, Status,
 };
 
-use crate::signature::write_tolerations;
+use crate::signature::{tolerations, write};
 
 pub(crate) const NAME: &str = "TaintToleration";
 
@@ -167,7 +167,7 @@ impl Score for TaintToleration {
 
 impl Sign for TaintToleration {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
-        write_tolerations(&pod.spec.tolerations, signature);
+        write(tolerations(&pod.spec.tolerations), signature);
         true
     }
 }

@@ -11,6 +11,7 @@ use super::DynamicResources;
 use super::answers::{Column, are_large};
 use super::attempt::Preparation;
 use super::state::PodDevices;
+use crate::signature::write;
 
 impl PreFilterFollower for DynamicResources {
     fn can_follow(&self, _: &Context<'_>, state: &CycleState) -> bool {
@@ -85,15 +86,7 @@ pub(super) fn sign(pod: &Pod, signature: &mut SignatureWriter) -> bool {
     if is_member && !pod.spec.resource_claims.is_empty() {
         return false;
     }
-    signature.present(is_member);
-    signature.text(&pod.namespace);
-    signature.len(pod.spec.resource_claims.len());
-    for entry in pod.spec.resource_claims.iter() {
-        for name in [Some(&entry.name), entry.claim.as_ref(), entry.template.as_ref()] {
-            signature.present(name.is_some());
-            name.iter().for_each(|name| signature.text(name));
-        }
-    }
+    write((is_member, &pod.namespace, &pod.spec.resource_claims), signature);
     signature.debug(&pod.spec.device_users);
     true
 }

@@ -1,5 +1,6 @@
 //! Which constraints a pod has, its own or the profile's (`docs/spec/plugins-topology.md` §2.2 and §2.3).
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{
@@ -12,9 +13,7 @@ use kube_scheduler_framework::{Context, SignatureWriter};
 
 use super::args::Defaults;
 use super::default_selector::default_selector;
-use crate::signature::{
-    write_label_selector, write_labels, write_node_selector, write_tolerations,
-};
+use crate::signature::{node_selector, requirements, tolerations, write};
 
 /// Whether a single pod with these labels is meant. Here the selector without requirements means every pod.
 pub(super) fn selects(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
@@ -139,24 +138,14 @@ impl Defaults {
     }
 }
 
-/// `matchLabelKeys` are part of the selector already.
-fn write_constraint(constraint: &TopologySpreadConstraint, signature: &mut SignatureWriter) {
-    signature.int(constraint.max_skew.into());
-    signature.text(&constraint.topology_key);
-    signature.int(match constraint.when_unsatisfiable {
-        WhenUnsatisfiable::DoNotSchedule => 0,
-        WhenUnsatisfiable::ScheduleAnyway => 1,
-        WhenUnsatisfiable::Unknown => 2,
-    });
-    write_label_selector(constraint.selector.as_ref(), signature);
-    signature.present(constraint.selector_error.is_some());
-    if let Some(error) = &constraint.selector_error {
-        signature.debug(error);
-    }
-    signature.present(constraint.min_domains.is_some());
-    signature.int(constraint.min_domains.unwrap_or_default().into());
-    signature.present(constraint.node_affinity_policy == NodeInclusionPolicy::Honor);
-    signature.present(constraint.node_taints_policy == NodeInclusionPolicy::Honor);
+/// What to write of a constraint. `matchLabelKeys` are part of the selector already.
+fn signed(constraint: &TopologySpreadConstraint) -> impl Hash {
+    (
+        (constraint.max_skew, &constraint.topology_key, constraint.when_unsatisfiable),
+        requirements(constraint.selector.as_ref()),
+        constraint.selector_error.as_ref().map(|error| format!("{error:?}")),
+        (constraint.min_domains, constraint.node_affinity_policy, constraint.node_taints_policy),
+    )
 }
 
 /// Writes everything of a pod that any answer of the plugin depends on.
@@ -169,19 +158,12 @@ pub(super) fn sign(defaults: &Defaults, pod: &Pod, signature: &mut SignatureWrit
     signature.text(&pod.namespace);
     signature.selectable_labels(&pod.labels);
     if own.is_empty() {
-        signature.present(pod.controller.is_some());
-        if let Some(controller) = &pod.controller {
-            signature.text(&controller.api_version);
-            signature.text(&controller.kind);
-            signature.text(&controller.name);
-        }
+        let controller = pod.controller.as_ref();
+        write(controller.map(|it| (&it.api_version, &it.kind, &it.name)), signature);
     }
-    own.iter().for_each(|constraint| write_constraint(constraint, signature));
-    write_tolerations(&pod.spec.tolerations, signature);
-    match &pod.spec.node_selector {
-        Some(pairs) => write_labels(pairs, signature),
-        None => signature.len(0),
-    }
+    own.iter().for_each(|constraint| write(signed(constraint), signature));
+    write(tolerations(&pod.spec.tolerations), signature);
+    write(&pod.spec.node_selector, signature);
     let required = pod.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
-    write_node_selector(required, signature);
+    write(node_selector(required), signature);
 }

@@ -15,7 +15,7 @@ use super::resource::Resource;
 use super::scored::{Amounts, ScoreAmounts, ScoredResource, Scoring, UsedBasis};
 use crate::dynamic_resources::totals::ScoredDevices;
 use crate::plugin_args::checked_args;
-use crate::signature::write_resources;
+use crate::signature::write;
 
 pub(crate) const NAME: &str = "NodeResourcesBalancedAllocation";
 
@@ -114,7 +114,7 @@ impl Score for BalancedAllocation {
 
 impl Sign for BalancedAllocation {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
-        write_resources(&pod.requests.accounted, signature);
+        write(&pod.requests.accounted, signature);
         signature.present(self.is_indifferent(pod));
         true
     }

@@ -21,7 +21,7 @@ use super::fit_bound;
 use super::fit_scan::Scan;
 use super::scored::{Scoring, UsedBasis};
 use crate::dynamic_resources::totals::ScoredDevices;
-use crate::signature::write_resources;
+use crate::signature::write;
 
 pub(crate) const NAME: &str = "NodeResourcesFit";
 
@@ -180,8 +180,8 @@ impl Score for Fit {
 
 impl Sign for Fit {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
-        write_resources(&pod.requests.fit, signature);
-        write_resources(&pod.requests.fit_score, signature);
+        write(&pod.requests.fit, signature);
+        write(&pod.requests.fit_score, signature);
         true
     }
 }
