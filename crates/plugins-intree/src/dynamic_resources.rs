@@ -407,9 +407,3 @@ impl Sign for DynamicResources {
         !self.may_concern(member.pod) || members::sign(&self.shared, cx, member, signature)
     }
 }
-
-impl EnqueueExtensions for DynamicResources {
-    fn events_to_register(&self) -> Vec<EventRegistration> {
-        hints::events(&self.shared)
-    }
-}

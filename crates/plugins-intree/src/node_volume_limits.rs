@@ -158,11 +158,5 @@ impl Sign for NodeVolumeLimits {
     }
 }
 
-impl EnqueueExtensions for NodeVolumeLimits {
-    fn events_to_register(&self) -> Vec<EventRegistration> {
-        hints::events()
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -285,9 +285,3 @@ impl Sign for VolumeBinding {
         write_volumes(pod, signature)
     }
 }
-
-impl EnqueueExtensions for VolumeBinding {
-    fn events_to_register(&self) -> Vec<EventRegistration> {
-        hints::registrations()
-    }
-}

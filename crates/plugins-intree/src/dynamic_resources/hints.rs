@@ -1,49 +1,58 @@
 //! After which events a pod is worth a retry (`docs/spec/plugins-dra.md` §15).
 
-use std::sync::Arc;
-
 use kube_scheduler_framework::api::{Json, Object, Pod};
 use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Context, EventObject, EventRegistration, EventResource,
+    ActionType, ClusterEvent, Context, EnqueueExtensions, EventObject, EventRegistration,
+    EventResource,
 };
 use serde_json::{Map, Value};
 
 use super::kinds::is_allocated;
 use super::shared::PluginData;
-use super::{extended, resolve};
+use super::{DynamicResources, extended, resolve};
 
-pub(super) fn events(shared: &Arc<PluginData>) -> Vec<EventRegistration> {
-    let node_actions =
-        ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_ALLOCATABLE;
-    let object_actions = ActionType::ADD | ActionType::UPDATE;
-    let (for_claims, for_pods) = (shared.clone(), shared.clone());
-    let mut events = vec![
-        EventRegistration::always(ClusterEvent::new(EventResource::Node, node_actions)),
-        EventRegistration::on_object(
-            EventResource::ResourceClaim,
-            object_actions,
-            move |cx, pod, old, new| after_claim(&for_claims, cx, pod, old, new),
-        )
-        .by_topic(pod_topics, claim_topics),
-        EventRegistration::on_pod(
-            ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM,
-            move |cx, pod, _, new| new.is_none_or(|new| after_pod(&for_pods, cx, pod, new)),
-        )
-        .by_topic(pod_topics, |_, _, new| match new.and_then(EventObject::as_pod) {
-            Some(pod) => Topics::Only(vec![topic(&pod.uid)]),
-            None => Topics::All,
-        }),
-        EventRegistration::always(ClusterEvent::new(EventResource::DeviceClass, object_actions)),
-        EventRegistration::always(ClusterEvent::new(EventResource::ResourceSlice, object_actions)),
-    ];
-    if shared.settings.inventory.taint_rules {
-        // A rule that goes or becomes narrower takes taints away. The reference reports the slices that it is about instead.
-        let rules = EventResource::Custom("devicetaintrules.v1beta2.resource.k8s.io".into());
-        let actions = object_actions | ActionType::DELETE;
-        events.push(EventRegistration::always(ClusterEvent::new(rules, actions)));
+impl EnqueueExtensions for DynamicResources {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        let node_actions =
+            ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_ALLOCATABLE;
+        let object_actions = ActionType::ADD | ActionType::UPDATE;
+        let (for_claims, for_pods) = (self.shared.clone(), self.shared.clone());
+        let mut events = vec![
+            EventRegistration::always(ClusterEvent::new(EventResource::Node, node_actions)),
+            EventRegistration::on_object(
+                EventResource::ResourceClaim,
+                object_actions,
+                move |cx, pod, old, new| after_claim(&for_claims, cx, pod, old, new),
+            )
+            .by_topic(pod_topics, claim_topics),
+            EventRegistration::on_pod(
+                ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+                move |cx, pod, _, new| new.is_none_or(|new| after_pod(&for_pods, cx, pod, new)),
+            )
+            .by_topic(pod_topics, |_, _, new| {
+                match new.and_then(EventObject::as_pod) {
+                    Some(pod) => Topics::Only(vec![topic(&pod.uid)]),
+                    None => Topics::All,
+                }
+            }),
+            EventRegistration::always(ClusterEvent::new(
+                EventResource::DeviceClass,
+                object_actions,
+            )),
+            EventRegistration::always(ClusterEvent::new(
+                EventResource::ResourceSlice,
+                object_actions,
+            )),
+        ];
+        if self.shared.settings.inventory.taint_rules {
+            // A rule that goes or becomes narrower takes taints away. The reference reports the slices that it is about instead.
+            let rules = EventResource::Custom("devicetaintrules.v1beta2.resource.k8s.io".into());
+            let actions = object_actions | ActionType::DELETE;
+            events.push(EventRegistration::always(ClusterEvent::new(rules, actions)));
+        }
+        events
     }
-    events
 }
 
 /// A pod waits for itself, for its claims, and for those that were left over from its attempts.

@@ -8,10 +8,16 @@ use std::sync::Arc;
 use kube_scheduler_framework::affinity::TermKind;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::columns::VecPool;
-use kube_scheduler_framework::{ClusterView, NodeIdx};
+use kube_scheduler_framework::{
+    ClusterView, Context, CycleState, FeasibleNodes, NodeIdx, NodeView, Normalization, PreScore,
+    Score, Status,
+};
 
-use super::own_terms::{has_preferred, preferred_counters};
+use super::own_terms::{compile_error, has_preferred, preferred_counters};
 use super::sums::{Amount, DomainSums};
+use super::{InterPodAffinity, Preferences};
+
+const NO_STATE: &str = "failed to read \"PreScoreInterPodAffinity\" from cycleState: not found";
 
 /// Where the sums by domain come from.
 #[derive(Clone, Debug)]
@@ -41,36 +47,78 @@ impl Attraction {
         sums.condense(cluster, spare);
         Self(Arc::new(sums))
     }
+}
 
-    /// Whether any preference says anything, as opposed to all cancelling out.
-    pub(super) fn is_any(&self, cluster: ClusterView<'_>) -> bool {
-        self.0.is_any(cluster)
-    }
-
-    /// The sum over all topology keys of a node.
-    pub(super) fn of_node(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
-        self.0.iter().filter_map(|sum| sum.number_at(cluster, node)).sum()
-    }
-
-    /// The sums over all topology keys of many nodes.
-    pub(super) fn of_nodes(
+impl PreScore for InterPodAffinity {
+    fn pre_score(
         &self,
-        cluster: ClusterView<'_>,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        _: &FeasibleNodes<'_>,
+    ) -> Status {
+        if !self.scores(pod) {
+            return Status::skip();
+        }
+        if let Some(error) = compile_error(pod) {
+            return Status::error(format!("failed to parse pod: {error}"));
+        }
+        let found = state.get::<Preferences>().map(|found| found.0.clone());
+        let attraction = found.unwrap_or_else(|| self.attraction(cx.cluster(), pod));
+        // All may cancel out.
+        if !attraction.0.is_any(cx.cluster()) {
+            return Status::skip();
+        }
+        state.insert(attraction);
+        Status::SUCCESS
+    }
+}
+
+impl Score for InterPodAffinity {
+    fn score(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
+        node: &NodeView<'_>,
+    ) -> Result<i64, Status> {
+        let Attraction(sums) = state.get().ok_or_else(no_state)?;
+        Ok(sums.iter().filter_map(|sum| sum.number_at(node.cluster(), node.idx())).sum())
+    }
+
+    fn score_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
         nodes: &[NodeIdx],
         scores: &mut [i64],
-        spare: &Arc<VecPool<i64>>,
-    ) {
+    ) -> Result<(), Status> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let Attraction(sums) = state.get().ok_or_else(no_state)?;
+        let cluster = cx.cluster();
         scores.fill(0);
         let is_sorted = nodes.is_sorted();
-        for sum in self.0.iter().filter(|sum| sum.is_any(cluster)) {
+        for sum in sums.iter().filter(|sum| sum.is_any(cluster)) {
             if is_sorted && sum.add_of_few_domains(cluster, nodes, scores).is_some() {
                 continue;
             }
-            if let Some(numbers) = sum.numbers(cluster, nodes.len(), spare) {
+            if let Some(numbers) = sum.numbers(cluster, nodes.len(), &self.spare) {
                 numbers.add_to(nodes, scores);
             }
         }
+        Ok(())
     }
+
+    fn normalization(&self) -> Normalization {
+        Normalization::MinMax
+    }
+}
+
+fn no_state() -> Status {
+    Status::error(NO_STATE)
 }
 
 /// What pods that carry a term of this kind add to the score of a domain for a pod that the term selects.

@@ -10,19 +10,26 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Labels, Node, Operator, Pod, PodAffinity, PodAffinityTerm};
 use kube_scheduler_framework::topics::{Topics, topic};
-use kube_scheduler_framework::{ActionType, Context, EventObject, EventRegistration};
+use kube_scheduler_framework::{
+    ActionType, Context, EnqueueExtensions, EventObject, EventRegistration,
+};
 
+use super::InterPodAffinity;
 use super::own_terms::required;
 use crate::event_topics;
 
-pub(super) fn events() -> Vec<EventRegistration> {
-    let of_pods = ActionType::ADD | ActionType::UPDATE_POD_LABEL | ActionType::DELETE;
-    let of_nodes = ActionType::ADD | ActionType::UPDATE_NODE_LABEL;
-    vec![
-        EventRegistration::on_pod(of_pods, |_, pod, old, new| after_pod_change(pod, old, new))
-            .by_topic(pod_topics, topics_of_event),
-        EventRegistration::on_node(of_nodes, |_, pod, old, new| after_node_change(pod, old, new)),
-    ]
+impl EnqueueExtensions for InterPodAffinity {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        let of_pods = ActionType::ADD | ActionType::UPDATE_POD_LABEL | ActionType::DELETE;
+        let of_nodes = ActionType::ADD | ActionType::UPDATE_NODE_LABEL;
+        vec![
+            EventRegistration::on_pod(of_pods, |_, pod, old, new| after_pod_change(pod, old, new))
+                .by_topic(pod_topics, topics_of_event),
+            EventRegistration::on_node(of_nodes, |_, pod, old, new| {
+                after_node_change(pod, old, new)
+            }),
+        ]
+    }
 }
 
 /// Whether there are terms and `other` matches every one.

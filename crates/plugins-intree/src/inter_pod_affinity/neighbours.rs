@@ -14,11 +14,17 @@ use kube_scheduler_framework::affinity::TermKind;
 use kube_scheduler_framework::api::{Labels, Pod};
 use kube_scheduler_framework::columns::{NodeGroup, VecPool};
 use kube_scheduler_framework::counters::CounterSpec;
-use kube_scheduler_framework::{ClusterView, FilterSink, NodeIdx, NodeView, Status};
+use kube_scheduler_framework::{
+    ClusterView, Context, CycleState, Filter, FilterSink, NodeIdx, NodeView, PreFilterExtensions,
+    Status,
+};
 use smallvec::SmallVec;
 
+use super::InterPodAffinity;
 use super::own_terms::{has_required, required, required_counters};
 use super::sums::{Amount, DomainSum, DomainSums, DomainVerdicts};
+
+const NO_STATE: &str = "error reading \"PreFilterInterPodAffinity\" from cycleState: not found";
 
 /// What a node may be rejected by; each goes by a number of pods in the node's domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,35 +107,8 @@ impl Neighbours {
         self.prepared.has_own || self.of_rule(Rule::ExistingAntiAffinity).iter().next().is_some()
     }
 
-    /// Updates the numbers for `other` being added to `node` (`sign` 1) or removed from it (-1). `pod` is the one to be
-    /// placed.
-    pub(super) fn change(&mut self, pod: &Pod, other: &Pod, node: &NodeView<'_>, sign: i64) {
-        let prepared = self.prepared.clone();
-        let objects = node.cluster().objects();
-        let nothing = Labels::default();
-        let namespace_labels = objects.namespace_labels(&pod.namespace).unwrap_or(&nothing);
-        for term in required(&other.spec.pod_anti_affinity) {
-            if term.matches(pod, namespace_labels) {
-                self.shift(Rule::ExistingAntiAffinity, &term.topology_key, node, sign);
-            }
-        }
-        // The counters of what is wanted count the same pods.
-        let mut is_wanted = None;
-        for (rule, spec) in &prepared.own {
-            let Some(key) = &spec.topology_key else { continue };
-            let includes = || spec.pods.includes(other, objects);
-            let is_meant = match rule {
-                Rule::Affinity => *is_wanted.get_or_insert_with(includes),
-                _ => includes(),
-            };
-            if is_meant {
-                self.shift(*rule, key, node, sign);
-            }
-        }
-    }
-
-    /// Whether [`change`](Self::change) may do anything on some node.
-    pub(super) fn may_change(&self, cluster: ClusterView<'_>, pod: &Pod, other: &Pod) -> bool {
+    /// Whether [`change`] may do anything on some node.
+    fn may_change(&self, cluster: ClusterView<'_>, pod: &Pod, other: &Pod) -> bool {
         let objects = cluster.objects();
         let nothing = Labels::default();
         let namespace_labels = objects.namespace_labels(&pod.namespace).unwrap_or(&nothing);
@@ -182,26 +161,6 @@ impl Neighbours {
         Some(counted.unwrap_or(0) + differences.map(|difference| difference.amount).sum::<i64>())
     }
 
-    /// The rule that rejects `node`; `None` when it passes.
-    pub(super) fn refusal(&self, node: &NodeView<'_>) -> Option<Rule> {
-        let rejects = |rule: Rule, key: &str, counted: Option<i64>| {
-            let number = self.number(rule, key, counted, node);
-            rule.rejects(number, || self.may_be_first(node.cluster()))
-        };
-        let counted = self.sums().find(|(rule, sum)| {
-            rejects(*rule, &sum.key, sum.number_at(node.cluster(), node.idx()))
-        });
-        // A hypothetical pod may carry the first term with its key.
-        let added = || {
-            let added = self.differences.iter().find(|difference| {
-                let Difference { rule, key, .. } = difference;
-                self.of_rule(*rule).of_key(key).is_none() && rejects(*rule, key, None)
-            });
-            added.map(|difference| difference.rule)
-        };
-        counted.map(|(rule, _)| rule).or_else(added)
-    }
-
     /// Whether the pod may be the first of its group: no pod matches its required affinity in any domain yet, and it
     /// matches that affinity itself.
     fn may_be_first(&self, cluster: ClusterView<'_>) -> bool {
@@ -210,25 +169,121 @@ impl Neighbours {
             && wanted.map(|sum| sum.n_occupied(cluster)).sum::<i64>() + self.more_wanted == 0
     }
 
-    /// As [`refusal`](Self::refusal), for many nodes. `None` when hypothetical pods are involved.
-    pub(super) fn refuse_all<'a>(
+    fn of_rule(&self, rule: Rule) -> &DomainSums {
+        &self.prepared.sums[rule as usize]
+    }
+
+    /// What the rules go by, in order of precedence.
+    fn sums(&self) -> impl Iterator<Item = (Rule, &DomainSum)> {
+        let of_rule = |rule| self.of_rule(rule).iter().map(move |sum| (rule, sum));
+        Rule::ALL.into_iter().flat_map(of_rule)
+    }
+}
+
+impl PreFilterExtensions for InterPodAffinity {
+    fn concerns(&self, cx: &Context<'_>, state: &CycleState, pod: &Pod, added: &Pod) -> bool {
+        let neighbours = state.get::<Neighbours>();
+        neighbours.is_none_or(|neighbours| neighbours.may_change(cx.cluster(), pod, added))
+    }
+
+    fn add_pod(
         &self,
-        cluster: ClusterView<'_>,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        added: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        change(state, pod, added, node, 1)
+    }
+
+    fn remove_pod(
+        &self,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        removed: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        change(state, pod, removed, node, -1)
+    }
+}
+
+/// Updates the numbers for `other` being added to `node` (`sign` 1) or removed from it (-1). `pod` is the one to be placed.
+fn change(
+    state: &mut CycleState,
+    pod: &Pod,
+    other: &Pod,
+    node: &NodeView<'_>,
+    sign: i64,
+) -> Status {
+    let Some(neighbours) = state.get_mut::<Neighbours>() else { return no_state() };
+    let prepared = neighbours.prepared.clone();
+    let objects = node.cluster().objects();
+    let nothing = Labels::default();
+    let namespace_labels = objects.namespace_labels(&pod.namespace).unwrap_or(&nothing);
+    for term in required(&other.spec.pod_anti_affinity) {
+        if term.matches(pod, namespace_labels) {
+            neighbours.shift(Rule::ExistingAntiAffinity, &term.topology_key, node, sign);
+        }
+    }
+    // The counters of what is wanted count the same pods.
+    let mut is_wanted = None;
+    for (rule, spec) in &prepared.own {
+        let Some(key) = &spec.topology_key else { continue };
+        let includes = || spec.pods.includes(other, objects);
+        let is_meant = match rule {
+            Rule::Affinity => *is_wanted.get_or_insert_with(includes),
+            _ => includes(),
+        };
+        if is_meant {
+            neighbours.shift(*rule, key, node, sign);
+        }
+    }
+    Status::SUCCESS
+}
+
+impl Filter for InterPodAffinity {
+    fn filter(&self, _: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+        let Some(neighbours) = state.get::<Neighbours>() else { return no_state() };
+        let rejects = |rule: Rule, key: &str, counted: Option<i64>| {
+            let number = neighbours.number(rule, key, counted, node);
+            rule.rejects(number, || neighbours.may_be_first(node.cluster()))
+        };
+        let counted = neighbours.sums().find(|(rule, sum)| {
+            rejects(*rule, &sum.key, sum.number_at(node.cluster(), node.idx()))
+        });
+        // A hypothetical pod may carry the first term with its key.
+        let added = || {
+            let added = neighbours.differences.iter().find(|Difference { rule, key, .. }| {
+                neighbours.of_rule(*rule).of_key(key).is_none() && rejects(*rule, key, None)
+            });
+            added.map(|difference| difference.rule)
+        };
+        let rule = counted.map(|(rule, _)| rule).or_else(added);
+        rule.map_or(Status::SUCCESS, |rule| self.rejections[rule as usize].clone())
+    }
+
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
-        spare: &Arc<VecPool<i64>>,
-        rejection: impl Fn(Rule) -> &'a Status,
-    ) -> Option<()> {
-        if !self.differences.is_empty() {
-            return None;
-        }
-        let (live, may_be_first) = (cluster.live_nodes(), self.may_be_first(cluster));
-        for (rule, sum) in self.sums() {
+    ) -> Result<(), Status> {
+        let Some(neighbours) = state.get::<Neighbours>().filter(|it| it.differences.is_empty())
+        else {
+            return sink.reject_each(cx, nodes, |cx, node| self.filter(cx, state, pod, node));
+        };
+        let cluster = cx.cluster();
+        let (live, may_be_first) = (cluster.live_nodes(), neighbours.may_be_first(cluster));
+        for (rule, sum) in neighbours.sums() {
             let spares_empty = rule != Rule::Affinity;
             if spares_empty && !sum.is_any(cluster) {
                 continue;
             }
-            let id = sink.code_for(rejection(rule).clone());
+            let id = sink.code_for(self.rejections[rule as usize].clone());
             let mut rejects_domain = |domain: &NodeGroup| {
                 // Only nodes that are asked about are open.
                 for idx in domain.iter().filter(|idx| live.contains(*idx)) {
@@ -240,7 +295,7 @@ impl Neighbours {
             if spares_empty && sum.visit_few_of_many(cluster, &mut rejects_domain) {
                 continue;
             }
-            let Some(numbers) = sum.numbers(cluster, nodes.len(), spare) else { continue };
+            let Some(numbers) = sum.numbers(cluster, nodes.len(), &self.spare) else { continue };
             let rejects = |number| rule.rejects(number, || may_be_first);
             match numbers.judged(rejects) {
                 None => {
@@ -263,19 +318,13 @@ impl Neighbours {
             }
             if rule == Rule::Affinity && numbers.is_nowhere() {
                 // No node is left to be rejected.
-                return Some(());
+                break;
             }
         }
-        Some(())
+        Ok(())
     }
+}
 
-    fn of_rule(&self, rule: Rule) -> &DomainSums {
-        &self.prepared.sums[rule as usize]
-    }
-
-    /// What the rules go by, in order of precedence.
-    fn sums(&self) -> impl Iterator<Item = (Rule, &DomainSum)> {
-        let of_rule = |rule| self.of_rule(rule).iter().map(move |sum| (rule, sum));
-        Rule::ALL.into_iter().flat_map(of_rule)
-    }
+fn no_state() -> Status {
+    Status::error(NO_STATE)
 }

@@ -7,36 +7,37 @@ use std::collections::BTreeMap;
 
 use kube_scheduler_framework::api::{InTreePlugin, Object, Pod, VolumeSource};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, EventRegistration, EventResource, PluginError,
+    ActionType, ClusterEvent, EnqueueExtensions, EventRegistration, EventResource, PluginError,
 };
 
-use super::has_countable;
+use super::{NodeVolumeLimits, has_countable};
 use crate::event_topics;
 use crate::volumes::{CsiNode, uses_claim};
 
-/// All events the plugin waits for.
-pub(super) fn events() -> Vec<EventRegistration> {
-    vec![
-        EventRegistration::always(ClusterEvent::new(EventResource::CsiNode, ActionType::ADD)),
-        EventRegistration::on_object(
-            EventResource::CsiNode,
-            ActionType::UPDATE,
-            // Without both objects nothing can be compared: a useless retry is better than a pod that waits for ever.
-            |_, _, old, new| old.zip(new).is_none_or(|(old, new)| has_more_room(old, new)),
-        ),
-        EventRegistration::on_pod(ActionType::DELETE, |_, _, deleted, _| {
-            deleted.is_none_or(made_room)
-        }),
-        event_topics::on_volume_claim(ActionType::ADD, uses_claim),
-        EventRegistration::on_object(
-            EventResource::VolumeAttachment,
-            ActionType::DELETE,
-            |_, pod, deleted, _| {
-                let Some(deleted) = deleted else { return Ok(true) };
-                may_use(pod, deleted.json["spec"]["attacher"].as_str().unwrap_or_default())
-            },
-        ),
-    ]
+impl EnqueueExtensions for NodeVolumeLimits {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        vec![
+            EventRegistration::always(ClusterEvent::new(EventResource::CsiNode, ActionType::ADD)),
+            EventRegistration::on_object(
+                EventResource::CsiNode,
+                ActionType::UPDATE,
+                // Without both objects nothing can be compared: a useless retry is better than a pod that waits for ever.
+                |_, _, old, new| old.zip(new).is_none_or(|(old, new)| has_more_room(old, new)),
+            ),
+            EventRegistration::on_pod(ActionType::DELETE, |_, _, deleted, _| {
+                deleted.is_none_or(made_room)
+            }),
+            event_topics::on_volume_claim(ActionType::ADD, uses_claim),
+            EventRegistration::on_object(
+                EventResource::VolumeAttachment,
+                ActionType::DELETE,
+                |_, pod, deleted, _| {
+                    let Some(deleted) = deleted else { return Ok(true) };
+                    may_use(pod, deleted.json["spec"]["attacher"].as_str().unwrap_or_default())
+                },
+            ),
+        ]
+    }
 }
 
 /// Whether a node can attach more volumes of some driver than before; without a count, none. Of a name that was listed twice

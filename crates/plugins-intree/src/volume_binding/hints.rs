@@ -1,33 +1,37 @@
 //! Which changes of storage objects and nodes may help a pod that was rejected (`docs/spec/plugins-storage.md` §3.13).
 
 use kube_scheduler_framework::api::{Object, Pod, VolumeSource};
-use kube_scheduler_framework::{ActionType, ClusterEvent, EventRegistration, EventResource};
+use kube_scheduler_framework::{
+    ActionType, ClusterEvent, EnqueueExtensions, EventRegistration, EventResource,
+};
 
+use super::VolumeBinding;
 use super::provisioning::limit_of;
 use crate::event_topics;
 use crate::volumes::{CsiDriver, CsiNode, StorageClass, uses_claim};
 
-/// Everything the plugin waits for.
-pub(super) fn registrations() -> Vec<EventRegistration> {
-    let added_or_updated = ActionType::ADD | ActionType::UPDATE;
-    let node_actions = ActionType::ADD | ActionType::UPDATE_NODE_LABEL;
-    let with_hint = |resource, actions, hint: Hint| {
-        EventRegistration::on_object(resource, actions, move |_, pod, old, new| {
-            new.is_none_or(|new| hint(pod, old, new))
-        })
-    };
-    vec![
-        with_hint(EventResource::StorageClass, added_or_updated, class_helps),
-        event_topics::on_volume_claim(added_or_updated, uses_claim),
-        EventRegistration::always(ClusterEvent::new(
-            EventResource::PersistentVolume,
-            added_or_updated,
-        )),
-        EventRegistration::always(ClusterEvent::new(EventResource::Node, node_actions)),
-        with_hint(EventResource::CsiNode, added_or_updated, csi_node_helps),
-        with_hint(EventResource::CsiDriver, ActionType::UPDATE, csi_driver_helps),
-        with_hint(EventResource::CsiStorageCapacity, added_or_updated, capacity_helps),
-    ]
+impl EnqueueExtensions for VolumeBinding {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        let added_or_updated = ActionType::ADD | ActionType::UPDATE;
+        let node_actions = ActionType::ADD | ActionType::UPDATE_NODE_LABEL;
+        let with_hint = |resource, actions, hint: Hint| {
+            EventRegistration::on_object(resource, actions, move |_, pod, old, new| {
+                new.is_none_or(|new| hint(pod, old, new))
+            })
+        };
+        vec![
+            with_hint(EventResource::StorageClass, added_or_updated, class_helps),
+            event_topics::on_volume_claim(added_or_updated, uses_claim),
+            EventRegistration::always(ClusterEvent::new(
+                EventResource::PersistentVolume,
+                added_or_updated,
+            )),
+            EventRegistration::always(ClusterEvent::new(EventResource::Node, node_actions)),
+            with_hint(EventResource::CsiNode, added_or_updated, csi_node_helps),
+            with_hint(EventResource::CsiDriver, ActionType::UPDATE, csi_driver_helps),
+            with_hint(EventResource::CsiStorageCapacity, added_or_updated, capacity_helps),
+        ]
+    }
 }
 
 /// Whether an object that is added (without an old one) or changed may help a pod.
