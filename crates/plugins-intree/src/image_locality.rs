@@ -50,13 +50,12 @@ impl Score for ImageLocality {
         node: &NodeView<'_>,
     ) -> Result<i64, Status> {
         let images = &pod.spec.images;
-        let mut sum = 0_i64;
-        for name in images.names.iter() {
-            if node.cluster().nodes_with_image(name).is_some_and(|nodes| nodes.contains(node.idx()))
-            {
-                sum = sum.wrapping_add(gain(cx.cluster(), name).unwrap_or(0));
-            }
-        }
+        let is_there = |name: &&Arc<str>| {
+            node.cluster().nodes_with_image(name).is_some_and(|nodes| nodes.contains(node.idx()))
+        };
+        let there = images.names.iter().filter(is_there);
+        let gains = there.filter_map(|name| gain(cx.cluster(), name));
+        let sum = gains.fold(0, i64::wrapping_add);
         Ok(score_of(sum, images.n_containers))
     }
 
@@ -69,36 +68,15 @@ impl Score for ImageLocality {
         scores: &mut [i64],
     ) -> Result<(), Status> {
         let images = &pod.spec.images;
-        let known: Vec<_> = images
-            .names
-            .iter()
-            .filter_map(|name| {
-                Some((cx.cluster().nodes_with_image(name)?, gain(cx.cluster(), name)?))
-            })
-            .collect();
-        let without_images = score_of(0, images.n_containers);
-        // With one known image there are only two distinct scores, computed once.
-        if let [(holders, gain)] = &*known {
-            let with_image = score_of(*gain, images.n_containers);
-            for (&idx, score) in nodes.iter().zip(scores) {
-                *score = if holders.contains(idx) { with_image } else { without_images };
-            }
-            return Ok(());
+        let (cluster, mut known) = (cx.cluster(), Vec::new());
+        for name in images.names.iter() {
+            known.extend(cluster.nodes_with_image(name).zip(gain(cluster, name)));
         }
-        scores.fill(without_images);
-        if known.is_empty() {
-            return Ok(());
-        }
+        scores.fill(score_of(0, images.n_containers));
         for (&idx, score) in nodes.iter().zip(scores) {
-            let mut sum = 0_i64;
-            let mut has_any = false;
-            for (holders, gain) in &known {
-                if holders.contains(idx) {
-                    sum = sum.wrapping_add(*gain);
-                    has_any = true;
-                }
-            }
-            if has_any {
+            let mut gains = known.iter().filter(|(holders, _)| holders.contains(idx)).peekable();
+            if gains.peek().is_some() {
+                let sum = gains.fold(0_i64, |sum, (_, gain)| sum.wrapping_add(*gain));
                 *score = score_of(sum, images.n_containers);
             }
         }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Pod, Taint, TaintEffect, Toleration, untolerated_taint};
+use kube_scheduler_framework::api::{Pod, Taint, TaintEffect, untolerated_taint};
 use kube_scheduler_framework::{
     ActionType, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
@@ -32,35 +32,25 @@ struct TaintToleration {
     rejection: Status,
 }
 
-/// The tolerations that can matter to soft taints.
+/// PreScore ran.
 #[derive(Clone)]
-struct SoftTolerations(Arc<[Toleration]>);
-
-impl SoftTolerations {
-    fn of(pod: &Pod) -> Self {
-        let is_soft = |toleration: &&Toleration| {
-            matches!(toleration.effect, None | Some(TaintEffect::PreferNoSchedule))
-        };
-        let all = &pod.spec.tolerations;
-        if all.iter().all(|toleration| is_soft(&toleration)) {
-            return Self(all.clone());
-        }
-        Self(all.iter().filter(is_soft).cloned().collect())
-    }
-
-    /// How many soft taints are not tolerated.
-    fn n_untolerated(&self, taints: &[Taint], compares_numbers: bool) -> i64 {
-        let untolerated = taints.iter().filter(|taint| {
-            taint.effect == TaintEffect::PreferNoSchedule
-                && !self.0.iter().any(|toleration| toleration.tolerates(taint, compares_numbers))
-        });
-        i64::try_from(untolerated.count()).unwrap_or(i64::MAX)
-    }
-}
+struct PreScoreMarker;
 
 impl TaintToleration {
     fn is_kept_out(&self, pod: &Pod, taints: &[Taint]) -> bool {
         untolerated_taint(taints, &pod.spec.tolerations, self.compares_numbers).is_some()
+    }
+
+    /// How many soft taints are not tolerated.
+    fn n_untolerated(&self, pod: &Pod, taints: &[Taint]) -> i64 {
+        let is_tolerated = |taint: &Taint| {
+            let mut tolerations = pod.spec.tolerations.iter();
+            tolerations.any(|toleration| toleration.tolerates(taint, self.compares_numbers))
+        };
+        let untolerated = taints
+            .iter()
+            .filter(|taint| taint.effect == TaintEffect::PreferNoSchedule && !is_tolerated(taint));
+        i64::try_from(untolerated.count()).unwrap_or(i64::MAX)
     }
 }
 
@@ -89,14 +79,10 @@ impl Filter for TaintToleration {
     ) -> Result<(), Status> {
         let sets = cx.cluster().taint_sets();
         let mut keeps_out = vec![false; sets.n_ids()];
-        let mut is_any_closed = false;
         for (id, taints) in sets.iter() {
-            if self.is_kept_out(pod, taints) {
-                keeps_out[id.index()] = true;
-                is_any_closed = true;
-            }
+            keeps_out[id.index()] = self.is_kept_out(pod, taints);
         }
-        if !is_any_closed {
+        if !keeps_out.contains(&true) {
             return Ok(());
         }
         let id = sink.code_for(self.rejection.clone());
@@ -112,10 +98,10 @@ impl PreScore for TaintToleration {
         &self,
         _: &Context<'_>,
         state: &mut CycleState,
-        pod: &Pod,
+        _: &Pod,
         _: &FeasibleNodes<'_>,
     ) -> Status {
-        state.insert(SoftTolerations::of(pod));
+        state.insert(PreScoreMarker);
         Status::SUCCESS
     }
 }
@@ -125,29 +111,29 @@ impl Score for TaintToleration {
         &self,
         _: &Context<'_>,
         state: &CycleState,
-        _: &Pod,
+        pod: &Pod,
         node: &NodeView<'_>,
     ) -> Result<i64, Status> {
-        let tolerations = state.get::<SoftTolerations>().ok_or_else(|| Status::error(NO_STATE))?;
-        Ok(tolerations.n_untolerated(node.taints(), self.compares_numbers))
+        state.get::<PreScoreMarker>().ok_or_else(|| Status::error(NO_STATE))?;
+        Ok(self.n_untolerated(pod, node.taints()))
     }
 
     fn score_all(
         &self,
         cx: &Context<'_>,
         state: &CycleState,
-        _: &Pod,
+        pod: &Pod,
         nodes: &[NodeIdx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
         if nodes.is_empty() {
             return Ok(());
         }
-        let tolerations = state.get::<SoftTolerations>().ok_or_else(|| Status::error(NO_STATE))?;
+        state.get::<PreScoreMarker>().ok_or_else(|| Status::error(NO_STATE))?;
         let sets = cx.cluster().taint_sets();
         let mut counts = vec![0_i64; sets.n_ids()];
         for (id, taints) in sets.iter() {
-            counts[id.index()] = tolerations.n_untolerated(taints, self.compares_numbers);
+            counts[id.index()] = self.n_untolerated(pod, taints);
         }
         if counts.iter().all(|count| *count == 0) {
             scores.fill(0);
