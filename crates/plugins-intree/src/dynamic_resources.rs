@@ -43,16 +43,13 @@ mod writes;
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{NodeResourceClaim, Object, Pod};
+use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::following::PreFilterFollower;
-use kube_scheduler_framework::groups::{
-    Chooser, GroupCycleState, GroupDemand, PlacementBound, PlannedMember,
-};
+use kube_scheduler_framework::groups::{GroupDemand, PlacementBound, PlannedMember};
 use kube_scheduler_framework::{
-    Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
-    FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
-    PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue,
-    PreFilter, PreFilterOutcome, Reserve, Score, Shortage, Sign, SignatureWriter, Status,
+    Completion, Context, CycleState, Handle, NodeView, Normalization, Plugin, PluginArgs,
+    PluginError, PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight,
+    PreEnqueue, PreFilter, PreFilterOutcome, Score, Sign, SignatureWriter, Status,
     extension_points,
 };
 
@@ -175,53 +172,6 @@ impl PreFilter for DynamicResources {
     }
 }
 
-impl Filter for DynamicResources {
-    fn filter(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-    ) -> Status {
-        let Some(devices) = state.get::<PodDevices>() else { return no_state() };
-        if devices.claims.is_empty() {
-            return Status::SUCCESS;
-        }
-        let trials = Trials::new(&self.shared, cx, devices, pod);
-        trials.run(node).err().unwrap_or_default()
-    }
-
-    fn filter_all(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        nodes: &[NodeIdx],
-        sink: &mut FilterSink<'_>,
-    ) -> Result<(), Status> {
-        match state.get::<PodDevices>() {
-            Some(devices) if devices.claims.is_empty() => Ok(()),
-            Some(devices) => {
-                scan::filter_all(&Trials::new(&self.shared, cx, devices, pod), nodes, sink)
-            }
-            None => sink.reject_each(cx, nodes, |_, _| no_state()),
-        }
-    }
-
-    fn shortages(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-    ) -> Vec<Shortage> {
-        match state.get::<PodDevices>() {
-            Some(devices) => shortages::of_node(&Trials::new(&self.shared, cx, devices, pod), node),
-            None => Vec::new(),
-        }
-    }
-}
-
 impl PostFilter for DynamicResources {
     fn post_filter(
         &self,
@@ -263,92 +213,6 @@ impl Score for DynamicResources {
 
     fn normalization(&self) -> Normalization {
         Normalization::Proportional
-    }
-}
-
-impl Reserve for DynamicResources {
-    fn node_resource_claims(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: NodeIdx,
-    ) -> Option<Arc<[NodeResourceClaim]>> {
-        if !self.shared.settings.node_resources {
-            return None;
-        }
-        let devices = state.get::<PodDevices>();
-        let claims = devices.map(|devices| devices.node_resources(node)).unwrap_or_default();
-        // Parity: what the status says from an earlier attempt does not count.
-        (!claims.is_empty() || !pod.status.node_resource_claims.is_empty()).then_some(claims)
-    }
-
-    fn planned(&self, state: &CycleState) -> Vec<Arc<Object>> {
-        state.get::<PodDevices>().map(reserve::planned).unwrap_or_default()
-    }
-
-    fn reserve(
-        &self,
-        cx: &Context<'_>,
-        state: &mut CycleState,
-        pod: &Arc<Pod>,
-        node: &str,
-        commands: &mut Commands,
-    ) -> Status {
-        if !self.may_concern(pod) {
-            return Status::SUCCESS;
-        }
-        let group = state.get::<GroupCycleState>().cloned();
-        let Some(devices) = state.get_mut::<PodDevices>() else { return no_state() };
-        let cluster = cx.cluster();
-        let node = cluster.node_idx(node).and_then(|idx| cluster.node(idx));
-        let found = reserve::reserve(devices, &self.shared, cx, pod, node.as_ref(), commands);
-        if let Some(group) = &group {
-            let reserved = devices.claims.iter_mut().filter(|claim| claim.reserved.is_some());
-            for claim in reserved {
-                claim.may_be_shared = true;
-                group::reserved_in_cycle(group, &claim.flight);
-            }
-            consumers::moved(group, &self.shared, cluster, pod, true);
-        }
-        match found {
-            Ok(()) => Status::SUCCESS,
-            Err(error) => Status::error(error),
-        }
-    }
-
-    fn unreserve(
-        &self,
-        cx: &Context<'_>,
-        state: &mut CycleState,
-        pod: &Arc<Pod>,
-        _: &str,
-        commands: &mut Commands,
-    ) {
-        if let Some(group) = state.get::<GroupCycleState>() {
-            consumers::moved(group, &self.shared, cx.cluster(), pod, false);
-        }
-        if let Some(devices) = state.get_mut::<PodDevices>() {
-            release::unreserve(devices, pod, commands);
-        }
-    }
-
-    fn reads_cycle_state(&self, pod: &Pod) -> bool {
-        self.may_concern(pod)
-    }
-
-    fn is_idle_for(&self, pod: &Pod) -> bool {
-        !self.may_concern(pod) && pod.status.node_resource_claims.is_empty()
-    }
-
-    fn chooses_for(&self, cx: &Context<'_>, pod: &Pod) -> bool {
-        !pod.spec.resource_claims.is_empty()
-            || self.shared.settings.serves_extended && extended::is_served(cx.cluster(), pod)
-    }
-
-    fn chooser(&self, cx: &Context<'_>, pod: &Pod) -> Option<&dyn Chooser> {
-        // What devices take of their node is weighed for those that are found first alone.
-        let is_complete = !self.shared.settings.node_resources && self.chooses_for(cx, pod);
-        is_complete.then_some(self as &dyn Chooser)
     }
 }
 

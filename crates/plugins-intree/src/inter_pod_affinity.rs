@@ -17,10 +17,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::columns::VecPool;
 use kube_scheduler_framework::{
-    ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
-    PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter,
-    Status,
+    ClusterView, Context, CycleState, Handle, Plugin, PluginArgs, PluginError, PreFilter,
+    PreFilterExtensions, PreFilterOutcome, Sign, SignatureWriter, Status,
 };
 
 use self::attraction::Attraction;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ActionType, Context, CycleState, EnqueueExtensions, EventRegistration, Filter, FilterSink,
-    Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreFilter, PreFilterOutcome, Sign,
-    SignatureWriter, Status,
+    ActionType, Context, CycleState, EnqueueExtensions, EventRegistration, Filter, Handle,
+    NodeView, Plugin, PluginArgs, PluginError, PreFilter, PreFilterOutcome, Sign, SignatureWriter,
+    Status,
 };
 
 pub(crate) const NAME: &str = "NodeDeclaredFeatures";
@@ -66,29 +66,6 @@ impl Filter for NodeDeclaredFeatures {
         } else {
             self.rejection.clone()
         }
-    }
-
-    fn filter_all(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        nodes: &[NodeIdx],
-        sink: &mut FilterSink<'_>,
-    ) -> Result<(), Status> {
-        if !self.is_enabled {
-            return Ok(());
-        }
-        if state.get::<RequirementsMarker>().is_none() {
-            return sink.reject_each(cx, nodes, |_, _| Status::error(NO_STATE));
-        }
-        let live = cx.cluster().live_nodes();
-        let declared = cx.cluster().feature_bits();
-        let id = sink.code_for(self.rejection.clone());
-        sink.reject_by_value(nodes, id, declared, |idx, declared| {
-            live.contains(idx) & (pod.spec.required_features & !declared != 0)
-        });
-        Ok(())
     }
 }
 

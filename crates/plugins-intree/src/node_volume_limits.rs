@@ -15,9 +15,9 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{InTreePlugin, Pod, VolumeSource};
 use kube_scheduler_framework::columns::CsiLimits;
 use kube_scheduler_framework::{
-    ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, EventResource, Filter,
-    FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
-    PreFilterOutcome, Sign, SignatureWriter, Status, extension_points,
+    ClusterView, Context, CycleState, EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView,
+    Plugin, PluginArgs, PluginError, PreFilter, PreFilterOutcome, Sign, SignatureWriter, Status,
+    extension_points,
 };
 
 use self::counted::{NewVolumes, attached_besides};

@@ -15,10 +15,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::counters::CounterSpec;
 use kube_scheduler_framework::{
-    Context, CycleState, EnqueueExtensions, EventRegistration, EventResource, FeasibleNodes,
-    Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
-    PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter,
-    Status, extension_points,
+    Context, CycleState, EventResource, Handle, Plugin, PluginArgs, PluginError, PreFilter,
+    PreFilterExtensions, PreFilterOutcome, Sign, SignatureWriter, Status, extension_points,
 };
 
 use self::args::Defaults;

@@ -27,10 +27,9 @@ use std::time::Duration;
 use kube_scheduler_config::{FeatureGates, Gate};
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    Code, Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration,
-    FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
-    PreBind, PreBindFlight, PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Sign,
-    SignatureWriter, Status,
+    Code, Commands, Completion, Context, CycleState, FeasibleNodes, Filter, FilterSink, Handle,
+    NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreBind, PreBindFlight, PreFilter,
+    PreFilterOutcome, PreScore, Reserve, Score, Sign, SignatureWriter, Status,
 };
 use smallvec::SmallVec;
 

@@ -63,12 +63,18 @@ pub(super) struct Column(Mutex<Table>);
 pub(super) struct Table {
     /// See `DeviceState::latest_change`.
     followed: u64,
-    answers: Vec<Option<Answer>>,
-    /// The node objects that the answers were made for, by slot: a cheap test whether a slot still has the same node. Weak, so
-    /// that nodes which are gone are not kept in memory.
-    nodes: Vec<Weak<Node>>,
-    /// The name and labels of each node, on which the answers depend.
-    looks: Vec<(Arc<str>, Labels)>,
+    /// By slot.
+    answers: Vec<Option<NodeAnswer>>,
+}
+
+/// The answer about a node, and what of the node it depends on.
+struct NodeAnswer {
+    answer: Answer,
+    /// The object that the answer was made for: a cheap test whether the slot still has the same node. Weak, so that nodes which are
+    /// gone are not kept in memory.
+    node: Weak<Node>,
+    name: Arc<str>,
+    labels: Labels,
 }
 
 impl Question {
@@ -142,9 +148,7 @@ impl Column {
 
 impl Table {
     fn n_bytes(&self) -> usize {
-        self.answers.capacity() * size_of::<Option<Answer>>()
-            + self.nodes.capacity() * size_of::<Weak<Node>>()
-            + self.looks.capacity() * size_of::<(Arc<str>, Labels)>()
+        self.answers.capacity() * size_of::<Option<NodeAnswer>>()
     }
 
     /// Forgets the answers about nodes whose devices were taken or released. False if the table is ahead of `state`. O(changes).
@@ -177,41 +181,33 @@ impl Table {
     /// What was answered for a node.
     #[inline]
     pub(super) fn get(&mut self, node: &NodeView<'_>) -> Option<Answer> {
-        let at = node.idx().index();
-        let answer = (*self.answers.get(at)?)?;
-        let is_known = std::ptr::eq(self.nodes.get(at)?.as_ptr(), Arc::as_ptr(node.node()));
-        (is_known || self.looks_the_same(node)).then_some(answer)
-    }
-
-    /// Whether a node's new object is what the answer about it was made from.
-    #[cold]
-    fn looks_the_same(&mut self, node: &NodeView<'_>) -> bool {
-        let at = node.idx().index();
-        let (Some((name, labels)), Some(known)) = (self.looks.get(at), self.nodes.get_mut(at))
-        else {
-            return false;
-        };
-        let is_same_name = Arc::ptr_eq(name, node.name()) || name == node.name();
-        let is_same =
-            is_same_name && (labels.is_same_allocation(node.labels()) || labels == node.labels());
-        if is_same {
-            *known = Arc::downgrade(node.node());
-        }
-        is_same
+        let known = self.answers.get_mut(node.idx().index())?.as_mut()?;
+        let is_known = std::ptr::eq(known.node.as_ptr(), Arc::as_ptr(node.node()));
+        (is_known || known.is_about(node)).then_some(known.answer)
     }
 
     fn set(&mut self, node: &NodeView<'_>, answer: Answer) {
         let at = node.idx().index();
         if self.answers.len() <= at {
-            self.answers.resize(at + 1, None);
+            self.answers.resize_with(at + 1, || None);
         }
-        if self.nodes.len() <= at {
-            self.nodes.resize(at + 1, Weak::new());
-            self.looks.resize(at + 1, <(Arc<str>, Labels)>::default());
+        let (name, labels) = (node.name().clone(), node.labels().clone());
+        self.answers[at] =
+            Some(NodeAnswer { answer, node: Arc::downgrade(node.node()), name, labels });
+    }
+}
+
+impl NodeAnswer {
+    /// Whether a node's new object is what the answer about it was made from.
+    #[cold]
+    fn is_about(&mut self, node: &NodeView<'_>) -> bool {
+        let is_same_name = Arc::ptr_eq(&self.name, node.name()) || self.name == *node.name();
+        let is_same = is_same_name
+            && (self.labels.is_same_allocation(node.labels()) || self.labels == *node.labels());
+        if is_same {
+            self.node = Arc::downgrade(node.node());
         }
-        self.answers[at] = Some(answer);
-        self.nodes[at] = Arc::downgrade(node.node());
-        self.looks[at] = (node.name().clone(), node.labels().clone());
+        is_same
     }
 }
 

@@ -3,30 +3,109 @@
 use std::sync::Arc;
 
 use kube_scheduler_devices::Steps;
-use kube_scheduler_framework::api::{Object, Pod};
-use kube_scheduler_framework::{Commands, Context, NodeView};
+use kube_scheduler_framework::api::{NodeResourceClaim, Object, Pod};
+use kube_scheduler_framework::groups::{Chooser, GroupCycleState};
+use kube_scheduler_framework::{Commands, Context, CycleState, NodeIdx, NodeView, Reserve, Status};
 use serde_json::json;
 
 use super::extended::{self, derived_uuid};
 use super::node::allocate;
 use super::shared::PluginData;
 use super::state::{PodClaim, PodDevices};
-use super::{in_flight, kinds, writes};
+use super::{DynamicResources, consumers, group, in_flight, kinds, no_state, release, writes};
 
-/// Remembers what the claims to allocate get, and reports it to other pods.
-///
-/// # Errors
-/// If Filter found something else than what the claims need.
-pub(super) fn reserve(
-    devices: &mut PodDevices,
-    shared: &PluginData,
-    cx: &Context<'_>,
-    pod: &Pod,
-    node: Option<&NodeView<'_>>,
-    commands: &mut Commands,
-) -> Result<(), String> {
-    devices.is_given_back = false;
-    search(devices, shared, cx, pod, node)?;
+impl Reserve for DynamicResources {
+    fn node_resource_claims(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: NodeIdx,
+    ) -> Option<Arc<[NodeResourceClaim]>> {
+        if !self.shared.settings.node_resources {
+            return None;
+        }
+        let devices = state.get::<PodDevices>();
+        let claims = devices.map(|devices| devices.node_resources(node)).unwrap_or_default();
+        // Parity: what the status says from an earlier attempt does not count.
+        (!claims.is_empty() || !pod.status.node_resource_claims.is_empty()).then_some(claims)
+    }
+
+    fn planned(&self, state: &CycleState) -> Vec<Arc<Object>> {
+        state.get::<PodDevices>().map(planned).unwrap_or_default()
+    }
+
+    fn reserve(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+        commands: &mut Commands,
+    ) -> Status {
+        if !self.may_concern(pod) {
+            return Status::SUCCESS;
+        }
+        let group = state.get::<GroupCycleState>().cloned();
+        let Some(devices) = state.get_mut::<PodDevices>() else { return no_state() };
+        let cluster = cx.cluster();
+        let node = cluster.node_idx(node).and_then(|idx| cluster.node(idx));
+        devices.is_given_back = false;
+        let found = search(devices, &self.shared, cx, pod, node.as_ref());
+        if found.is_ok() {
+            put_in_flight(devices, commands);
+        }
+        if let Some(group) = &group {
+            let reserved = devices.claims.iter_mut().filter(|claim| claim.reserved.is_some());
+            for claim in reserved {
+                claim.may_be_shared = true;
+                group::reserved_in_cycle(group, &claim.flight);
+            }
+            consumers::moved(group, &self.shared, cluster, pod, true);
+        }
+        match found {
+            Ok(()) => Status::SUCCESS,
+            Err(error) => Status::error(error),
+        }
+    }
+
+    fn unreserve(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        _: &str,
+        commands: &mut Commands,
+    ) {
+        if let Some(group) = state.get::<GroupCycleState>() {
+            consumers::moved(group, &self.shared, cx.cluster(), pod, false);
+        }
+        if let Some(devices) = state.get_mut::<PodDevices>() {
+            release::unreserve(devices, pod, commands);
+        }
+    }
+
+    fn reads_cycle_state(&self, pod: &Pod) -> bool {
+        self.may_concern(pod)
+    }
+
+    fn is_idle_for(&self, pod: &Pod) -> bool {
+        !self.may_concern(pod) && pod.status.node_resource_claims.is_empty()
+    }
+
+    fn chooses_for(&self, cx: &Context<'_>, pod: &Pod) -> bool {
+        !pod.spec.resource_claims.is_empty()
+            || self.shared.settings.serves_extended && extended::is_served(cx.cluster(), pod)
+    }
+
+    fn chooser(&self, cx: &Context<'_>, pod: &Pod) -> Option<&dyn Chooser> {
+        // What devices take of their node is weighed for those that are found first alone.
+        let is_complete = !self.shared.settings.node_resources && self.chooses_for(cx, pod);
+        is_complete.then_some(self as &dyn Chooser)
+    }
+}
+
+/// Remembers what was found for the claims to allocate, and reports it to other pods.
+fn put_in_flight(devices: &mut PodDevices, commands: &mut Commands) {
     let special = devices.special.as_ref();
     for claim in devices.claims.iter_mut().filter(|claim| !claim.is_allocated()) {
         let Some(allocation) = claim.found.clone().or_else(|| claim.pending.clone()) else {
@@ -41,12 +120,11 @@ pub(super) fn reserve(
         claim.reserved = Some(allocation);
         in_flight::add(Arc::new(object), commands);
     }
-    Ok(())
 }
 
 /// What Reserve found for the claims, or another member of the group for those that they share, as objects that are
 /// [planned](in_flight::is_planned): nothing but the devices.
-pub(super) fn planned(devices: &PodDevices) -> Vec<Arc<Object>> {
+fn planned(devices: &PodDevices) -> Vec<Arc<Object>> {
     let found = devices.claims.iter().filter_map(|claim| {
         let allocation = claim.found.as_ref().or(claim.pending.as_ref())?;
         Some((claim, allocation))

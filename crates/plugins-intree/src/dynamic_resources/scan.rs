@@ -2,64 +2,105 @@
 //! searched, one of those that see the same devices. Answers as [`Trials::run`] does for each node.
 
 use kube_scheduler_devices::{NodeRef, View};
-use kube_scheduler_framework::{FilterSink, NodeIdx, Status};
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{
+    Context, CycleState, Filter, FilterSink, NodeIdx, NodeView, Shortage, Status,
+};
 use rustc_hash::FxHashMap;
 
 use super::answers::Answer;
 use super::node::Trials;
+use super::state::PodDevices;
+use super::{DynamicResources, no_state, shortages};
 
-/// Rejects those of `nodes` that do not have what the pod's claims ask for.
-///
-/// # Errors
-/// What is wrong with the objects.
-pub(super) fn filter_all(
-    trials: &Trials<'_>,
-    nodes: &[NodeIdx],
-    sink: &mut FilterSink<'_>,
-) -> Result<(), Status> {
-    let cluster = trials.cx.cluster();
-    let searched = trials.devices.same_everywhere(trials.settings, trials.cx);
-    let Some((allocator, special)) = searched else {
-        return sink
-            .reject_each(trials.cx, nodes, |_, node| trials.run(node).err().unwrap_or_default());
-    };
-    let state = allocator.state();
-    let column = trials.devices.column(trials.answers, special.as_ref());
-    let mut open = Vec::new();
-    {
-        let mut table = column.table();
-        let is_current = table.follow(state, cluster);
-        for &idx in nodes {
-            if !sink.is_open(idx) {
-                continue;
-            }
-            let Some(node) = cluster.node(idx) else { continue };
-            match table.get(&node).filter(|_| is_current) {
-                Some(answer) => reject(sink, idx, answer),
-                None => open.push(idx),
+impl Filter for DynamicResources {
+    fn filter(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        let Some(devices) = state.get::<PodDevices>() else { return no_state() };
+        if devices.claims.is_empty() {
+            return Status::SUCCESS;
+        }
+        let trials = Trials::new(&self.shared, cx, devices, pod);
+        trials.run(node).err().unwrap_or_default()
+    }
+
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        let Some(devices) = state.get::<PodDevices>() else {
+            return sink.reject_each(cx, nodes, |_, _| no_state());
+        };
+        if devices.claims.is_empty() {
+            return Ok(());
+        }
+        let trials = Trials::new(&self.shared, cx, devices, pod);
+        let cluster = cx.cluster();
+        let searched = trials.devices.same_everywhere(trials.settings, cx);
+        let Some((allocator, special)) = searched else {
+            return sink
+                .reject_each(cx, nodes, |_, node| trials.run(node).err().unwrap_or_default());
+        };
+        let state = allocator.state();
+        let column = trials.devices.column(trials.answers, special.as_ref());
+        let mut open = Vec::new();
+        {
+            let mut table = column.table();
+            let is_current = table.follow(state, cluster);
+            for &idx in nodes {
+                if !sink.is_open(idx) {
+                    continue;
+                }
+                let Some(node) = cluster.node(idx) else { continue };
+                match table.get(&node).filter(|_| is_current) {
+                    Some(answer) => reject(sink, idx, answer),
+                    None => open.push(idx),
+                }
             }
         }
-    }
-    // Nodes that see the same devices are searched once, for the steps of one search.
-    let mut by_view: FxHashMap<View, Answer> = FxHashMap::default();
-    for idx in open {
-        let Some(node) = cluster.node(idx) else { continue };
-        let view = allocator.view(NodeRef { name: node.name(), labels: node.labels() });
-        let known = view.as_ref().and_then(|view| by_view.get(view).copied());
-        let answer = match known {
-            Some(answer) => answer,
-            None => {
-                let (answer, _) = trials.search(&node, allocator, special.as_ref())?;
-                if let Some(view) = view {
-                    by_view.insert(view, answer);
+        // Nodes that see the same devices are searched once, for the steps of one search.
+        let mut by_view: FxHashMap<View, Answer> = FxHashMap::default();
+        for idx in open {
+            let Some(node) = cluster.node(idx) else { continue };
+            let view = allocator.view(NodeRef { name: node.name(), labels: node.labels() });
+            let known = view.as_ref().and_then(|view| by_view.get(view).copied());
+            let answer = match known {
+                Some(answer) => answer,
+                None => {
+                    let (answer, _) = trials.search(&node, allocator, special.as_ref())?;
+                    if let Some(view) = view {
+                        by_view.insert(view, answer);
+                    }
+                    answer
                 }
-                answer
-            }
-        };
-        column.set(state, &node, answer);
-        reject(sink, idx, answer);
+            };
+            column.set(state, &node, answer);
+            reject(sink, idx, answer);
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn shortages(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Vec<Shortage> {
+        match state.get::<PodDevices>() {
+            Some(devices) => shortages::of_node(&Trials::new(&self.shared, cx, devices, pod), node),
+            None => Vec::new(),
+        }
+    }
 }
 
 fn reject(sink: &mut FilterSink<'_>, node: NodeIdx, answer: Answer) {

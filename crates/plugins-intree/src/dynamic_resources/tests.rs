@@ -1,9 +1,9 @@
 //! Limits that arguments do not set.
 
 use kube_scheduler_framework::api::Object;
-use kube_scheduler_framework::groups::ExactPlanning;
+use kube_scheduler_framework::groups::{ExactPlanning, GroupCycleState};
 use kube_scheduler_framework::testing::{Fixture, fixture};
-use kube_scheduler_framework::{CycleState, Verdicts};
+use kube_scheduler_framework::{CycleState, Filter, FilterSink, Verdicts};
 use serde_json::{Value, json};
 
 use super::settings::StepLimits;
