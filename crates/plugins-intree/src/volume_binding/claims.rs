@@ -7,7 +7,7 @@ use kube_scheduler_framework::api::{Object, Pod};
 use kube_scheduler_framework::{ClusterView, Status};
 
 use super::affinity::BoundAffinity;
-use super::delayed::{DelayedClaims, Sorter};
+use super::delayed::DelayedClaims;
 use crate::volumes::{self, PersistentVolume, VolumeClaim, check_ownership, is_delay_binding};
 
 const CLAIM: &str = "PersistentVolumeClaim";
@@ -83,7 +83,7 @@ impl PodClaims {
             claims.push(claim);
         }
         let mut sorted = Self::default();
-        let mut delayed = Sorter::new(cluster);
+        let mut delayed = Vec::new();
         let mut has_immediate = false;
         for claim in claims {
             // What exists also has a latest form, so there is no other error to report.
@@ -105,7 +105,7 @@ impl PodClaims {
         if has_immediate {
             return Err(Status::unresolvable(UNBOUND_IMMEDIATE));
         }
-        sorted.delayed = delayed.finish();
+        sorted.delayed = DelayedClaims::of(cluster, delayed);
         Ok(sorted)
     }
 

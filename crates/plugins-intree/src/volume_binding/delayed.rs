@@ -46,75 +46,54 @@ pub(super) struct DelayedClaims {
     provisioning: Vec<Provisioning>,
 }
 
-/// Sorts the claims of a pod.
-#[derive(Debug)]
-pub(super) struct Sorter<'a> {
-    cluster: ClusterView<'a>,
-    sorted: DelayedClaims,
-    /// Places in `sorted` of claims, which a pod may name more than once.
-    known: BTreeMap<&'a str, usize>,
-    classes: BTreeMap<&'a str, (usize, ClassVolumes<'a>)>,
-    demands: KeyedMap<Demand<'a>, usize>,
-}
-
-impl<'a> Sorter<'a> {
-    pub(super) fn new(cluster: ClusterView<'a>) -> Self {
-        let (known, classes) = (BTreeMap::new(), BTreeMap::new());
-        Self {
-            cluster,
-            sorted: DelayedClaims::default(),
-            known,
-            classes,
-            demands: KeyedMap::default(),
+impl DelayedClaims {
+    /// Sorts the claims of a pod, which may name one more than once; all are in its namespace.
+    pub(super) fn of<'a>(
+        cluster: ClusterView<'a>,
+        objects: impl IntoIterator<Item = &'a Arc<Object>>,
+    ) -> Self {
+        let mut all = Self::default();
+        let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut classes: BTreeMap<&str, (usize, ClassVolumes<'a>)> = BTreeMap::new();
+        let mut demands: KeyedMap<Demand<'a>, usize> = KeyedMap::default();
+        for object in objects {
+            let at = *known.entry(&object.name).or_insert(all.claims.len());
+            if let Some(claim) = all.claims.get(at).cloned() {
+                all.claims.push(claim);
+                continue;
+            }
+            let claim = VolumeClaim::new(object);
+            let (class, volumes) = classes.entry(claim.class()).or_insert_with(|| {
+                // Without the class, the claim would not wait for a node.
+                let class = storage_class(cluster, claim.class());
+                let provisioning = class.map(|class| Provisioning::new(cluster, class));
+                all.provisioning.push(provisioning.unwrap_or(Provisioning::Never));
+                let volumes = ClassVolumes::new(cluster, claim.class(), &object.namespace);
+                (all.provisioning.len() - 1, volumes)
+            });
+            let size = claim.requested_storage();
+            let least = size.clone().unwrap_or_default();
+            let demand = Demand::of(claim).map(|demand| {
+                *demands.entry(demand).or_insert_with_key(|demand| {
+                    all.candidates.push(Candidates::new(volumes, demand));
+                    all.candidates.len() - 1
+                })
+            });
+            all.claims.push(DelayedClaim {
+                object: object.clone(),
+                selected_node: claim.selected_node().map(Arc::from),
+                size,
+                reserved: volumes.reserved_for(claim, &least),
+                demand,
+                n_smaller: volumes.n_smaller(&least),
+                class: *class,
+            });
         }
-    }
-
-    /// Adds a claim of the pod; all are in its namespace.
-    pub(super) fn push(&mut self, object: &'a Arc<Object>) {
-        let Self { sorted, known, .. } = self;
-        let at = *known.entry(&object.name).or_insert(sorted.claims.len());
-        let claim = sorted.claims.get(at).cloned();
-        let claim = claim.unwrap_or_else(|| self.read(object));
-        self.sorted.claims.push(claim);
-    }
-
-    fn read(&mut self, object: &'a Arc<Object>) -> DelayedClaim {
-        let Self { cluster, sorted, classes, demands, .. } = self;
-        let claim = VolumeClaim::new(object);
-        let (class, volumes) = classes.entry(claim.class()).or_insert_with(|| {
-            // Without the class, the claim would not wait for a node.
-            let class = storage_class(*cluster, claim.class());
-            let provisioning = class.map(|class| Provisioning::new(*cluster, class));
-            sorted.provisioning.push(provisioning.unwrap_or(Provisioning::Never));
-            let volumes = ClassVolumes::new(*cluster, claim.class(), &object.namespace);
-            (sorted.provisioning.len() - 1, volumes)
-        });
-        let size = claim.requested_storage();
-        let least = size.clone().unwrap_or_default();
-        let demand = Demand::of(claim).map(|demand| {
-            *demands.entry(demand).or_insert_with_key(|demand| {
-                sorted.candidates.push(Candidates::new(volumes, demand));
-                sorted.candidates.len() - 1
-            })
-        });
-        DelayedClaim {
-            object: object.clone(),
-            selected_node: claim.selected_node().map(Arc::from),
-            size,
-            reserved: volumes.reserved_for(claim, &least),
-            demand,
-            n_smaller: volumes.n_smaller(&least),
-            class: *class,
-        }
-    }
-
-    pub(super) fn finish(self) -> DelayedClaims {
-        let mut sorted = self.sorted;
-        sorted.claims.sort_by_cached_key(|claim| {
+        all.claims.sort_by_cached_key(|claim| {
             let is_open = claim.selected_node.is_none();
             is_open.then(|| claim.size.clone().unwrap_or_default())
         });
-        sorted
+        all
     }
 }
 
