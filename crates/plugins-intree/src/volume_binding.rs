@@ -32,6 +32,7 @@ use kube_scheduler_framework::{
     PreFilterOutcome, PreScore, Reserve, Score, Sign, SignatureWriter, Status,
 };
 use smallvec::SmallVec;
+use tracing::{debug, trace};
 
 use self::bind::BindVolumes;
 use self::claims::{PodClaims, all_bound};
@@ -184,7 +185,7 @@ impl Reserve for VolumeBinding {
             return Status::SUCCESS;
         }
         let Some(volumes) = state.get_mut::<PodVolumes>() else { return no_state() };
-        log::assuming(pod, node);
+        debug!(target: "V4", pod = pod.key(), node, "AssumePodVolumes");
         let claims = volumes.claims.clone();
         let labels = cx.cluster().node_idx(node).and_then(|idx| cx.cluster().node(idx));
         let found = labels
@@ -192,7 +193,8 @@ impl Reserve for VolumeBinding {
         let found = found.filter(|found| found.obstacles.is_empty());
         // Where Filter has found nothing, there is nothing to bind.
         let Some(found) = found.filter(|_| !all_bound(cx.cluster(), pod)) else {
-            log::nothing_to_assume(pod, node);
+            let text = "AssumePodVolumes: all PVCs bound and nothing to do";
+            debug!(target: "V4", pod = pod.key(), node, "{text}");
             volumes.is_all_bound = true;
             return Status::SUCCESS;
         };
@@ -253,7 +255,8 @@ impl PreBind for VolumeBinding {
     ) -> Completion {
         match reserved(state, pod, node) {
             Ok(reservation) => {
-                log::binding(pod, node);
+                trace!(target: "V5", pod = pod.key(), "Trying to bind volumes for pod");
+                debug!(target: "V4", pod = pod.key(), node, "BindPodVolumes");
                 Completion::Task(Box::new(BindVolumes::new(self.timeout, reservation)))
             }
             Err(status) if status.is_skip() => Completion::Ready(Status::SUCCESS),

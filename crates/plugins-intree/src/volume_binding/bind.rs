@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use kube_scheduler_framework::api::{Object, Timestamp};
 use kube_scheduler_framework::{
-    Commands, ObjectKey, ObjectWrite, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
+    ObjectKey, ObjectWrite, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
 };
+use tracing::{debug, trace};
 
 use super::check::WatchedVolumes;
-use super::log;
+use super::find::StaticBinding;
 use super::reservation::Reservation;
 use super::state::PodVolumes;
 
@@ -48,17 +49,19 @@ impl BindVolumes {
         let pod = cx.pod;
         let Some(reservation) = reservation(cx) else { return failed(NO_BINDINGS) };
         let n_bound = reservation.bindings.len();
-        let next = match reservation.bindings.get(at) {
-            Some(binding) => {
-                log::writing_volume(pod, binding);
-                Some(&binding.volume)
-            }
-            None => reservation.provisions.get(at - n_bound).inspect(|claim| {
-                log::writing_claim(pod, claim);
-            }),
+        let next = if let Some(StaticBinding { claim, volume }) = reservation.bindings.get(at) {
+            let text = "Updating PersistentVolume: binding to claim";
+            let name = &*volume.name;
+            trace!(target: "V5", pod = pod.key(), PV = name, PVC = claim.key(), "{text}");
+            Some(volume.clone())
+        } else if let Some(claim) = reservation.provisions.get(at - n_bound) {
+            let text = "Updating claims objects to trigger volume provisioning";
+            trace!(target: "V5", pod = pod.key(), PVC = claim.key(), "{text}");
+            Some(claim.clone())
+        } else {
+            None
         };
         if let Some(object) = next {
-            let object = object.clone();
             self.stage = Stage::Write { at };
             return TaskStep::Write(ObjectWrite::Replace(object));
         }
@@ -74,8 +77,10 @@ impl BindVolumes {
         let Some(reservation) = reservation(cx) else { return };
         let n_bound = reservation.bindings.len();
         if let Some(binding) = reservation.bindings.get_mut(at) {
+            let text = "Updated PersistentVolume with claim. Waiting for binding to complete";
+            let volume = &*object.name;
+            debug!(target: "V2", pod = pod.key(), PV = volume, PVC = binding.claim.key(), "{text}");
             binding.volume = object;
-            log::volume_written(pod, binding);
         } else if let Some(claim) = self.claims.get_mut(at - n_bound) {
             *claim = object;
         }
@@ -83,18 +88,24 @@ impl BindVolumes {
 
     /// Gives up after a failed write: what has not been written is no longer assumed.
     fn give_up(cx: &mut TaskContext<'_>, at: usize, error: &str) {
-        let mut commands = Commands::default();
-        let pod = cx.pod;
-        if let Some(reservation) = reservation(cx) {
+        let volumes = cx.state.get::<PodVolumes>();
+        if let Some(reservation) = volumes.and_then(|volumes| volumes.reserved_on(cx.node)) {
             let n_bound = reservation.bindings.len();
-            let (binding, claim) = (
-                reservation.bindings.get(at),
-                reservation.provisions.get(at.wrapping_sub(n_bound)),
-            );
-            log::write_failed(pod, binding, claim.map(|claim| &**claim), error);
-            reservation.give_back(at, &mut commands);
+            if let Some(StaticBinding { claim, volume }) = reservation.bindings.get(at) {
+                debug!(
+                    target: "V4",
+                    pod = cx.pod.key(),
+                    PV = &*volume.name,
+                    PVC = claim.key(),
+                    err = error,
+                    "Updating PersistentVolume: binding to claim failed"
+                );
+            } else if let Some(claim) = reservation.provisions.get(at - n_bound) {
+                let text = "Updating PersistentVolumeClaim: binding to volume failed";
+                debug!(target: "V4", PVC = claim.key(), err = error, "{text}");
+            }
+            reservation.give_back(at, cx.commands);
         }
-        commands.into_vec().into_iter().for_each(|command| cx.commands.push(command));
     }
 
     fn check(&self, cx: &TaskContext<'_>, deadline: Timestamp) -> TaskStep {
@@ -139,7 +150,14 @@ impl PreBindTask for BindVolumes {
             (Stage::Wait { deadline }, _) => self.check(cx, *deadline),
         };
         if let TaskStep::Done(status) = &step {
-            log::ended(cx.pod, status);
+            let pod = cx.pod;
+            if status.is_success() {
+                debug!(target: "V2", pod = pod.key(), "All PVCs for pod are bound");
+                trace!(target: "V5", pod = pod.key(), "Success binding volumes for pod");
+            } else {
+                let text = "Failed to bind volumes for pod";
+                trace!(target: "V5", pod = pod.key(), err = status.message(), "{text}");
+            }
         }
         step
     }

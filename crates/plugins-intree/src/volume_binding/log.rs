@@ -1,12 +1,10 @@
-//! Log lines about volumes (`docs/spec/observability.md` §5.4).
+//! Log lines about the search for volumes (`docs/spec/observability.md` §5.4).
 //!
 //! Invariant: a line that is off costs one atomic load; no text is made for it.
 
-use kube_scheduler_framework::Status;
 use kube_scheduler_framework::api::{Object, Pod};
-use tracing::{Level, debug, enabled, trace};
+use tracing::{Level, enabled, trace};
 
-use super::find::StaticBinding;
 use super::provisioning::Place;
 use crate::volumes::VolumeClaim;
 
@@ -110,87 +108,5 @@ impl<'a> SearchLog<'a> {
             node,
             "Provisioning for claims of pod that has no matching volumes..."
         );
-    }
-}
-
-/// Reserve assumes what was found.
-pub(super) fn assuming(pod: &Pod, node: &str) {
-    debug!(target: "V4", pod = pod.key(), node, "AssumePodVolumes");
-}
-
-/// Reserve has nothing to assume.
-pub(super) fn nothing_to_assume(pod: &Pod, node: &str) {
-    let text = "AssumePodVolumes: all PVCs bound and nothing to do";
-    debug!(target: "V4", pod = pod.key(), node, "{text}");
-}
-
-/// PreBind starts.
-pub(super) fn binding(pod: &Pod, node: &str) {
-    trace!(target: "V5", pod = pod.key(), "Trying to bind volumes for pod");
-    debug!(target: "V4", pod = pod.key(), node, "BindPodVolumes");
-}
-
-/// A volume is about to be written.
-pub(super) fn writing_volume(pod: &Pod, StaticBinding { claim, volume }: &StaticBinding) {
-    trace!(
-        target: "V5",
-        pod = pod.key(),
-        PV = &*volume.name,
-        PVC = claim.key(),
-        "Updating PersistentVolume: binding to claim"
-    );
-}
-
-/// A claim is about to be written.
-pub(super) fn writing_claim(pod: &Pod, claim: &Object) {
-    trace!(
-        target: "V5",
-        pod = pod.key(),
-        PVC = claim.key(),
-        "Updating claims objects to trigger volume provisioning"
-    );
-}
-
-/// A volume is written.
-pub(super) fn volume_written(pod: &Pod, StaticBinding { claim, volume }: &StaticBinding) {
-    debug!(
-        target: "V2",
-        pod = pod.key(),
-        PV = &*volume.name,
-        PVC = claim.key(),
-        "Updated PersistentVolume with claim. Waiting for binding to complete"
-    );
-}
-
-/// A write failed.
-pub(super) fn write_failed(
-    pod: &Pod,
-    binding: Option<&StaticBinding>,
-    claim: Option<&Object>,
-    err: &str,
-) {
-    if let Some(StaticBinding { claim, volume }) = binding {
-        debug!(
-            target: "V4",
-            pod = pod.key(),
-            PV = &*volume.name,
-            PVC = claim.key(),
-            err,
-            "Updating PersistentVolume: binding to claim failed"
-        );
-    } else if let Some(claim) = claim {
-        let text = "Updating PersistentVolumeClaim: binding to volume failed";
-        debug!(target: "V4", PVC = claim.key(), err, "{text}");
-    }
-}
-
-/// PreBind is over: everything is bound, or the status says what is not.
-pub(super) fn ended(pod: &Pod, status: &Status) {
-    if status.is_success() {
-        debug!(target: "V2", pod = pod.key(), "All PVCs for pod are bound");
-        trace!(target: "V5", pod = pod.key(), "Success binding volumes for pod");
-    } else {
-        let text = "Failed to bind volumes for pod";
-        trace!(target: "V5", pod = pod.key(), err = status.message(), "{text}");
     }
 }
