@@ -22,19 +22,17 @@ impl AddedAffinity {
         }
         // Selectors are compiled from the wire form; that the arguments have its shape is known by now.
         let affinity: wire::NodeAffinity = read(&args["addedAffinity"])?;
-        let mut added = Self::default();
-        if let Some(required) = &affinity.required {
-            let selector = NodeSelector::compile_strict(required, &FieldPath::root()).map_err(|error| {
-                format!("parsing addedAffinity.requiredDuringSchedulingIgnoredDuringExecution: {error}")
-            })?;
-            added.required = Some(selector);
-        }
-        let preferred = affinity.preferred.unwrap_or_default();
-        if preferred.is_empty() {
-            return Ok(added);
-        }
-        let mut terms = Vec::with_capacity(preferred.len());
-        for (i, preferred) in preferred.iter().enumerate() {
+        let required = affinity.required.map(|required| {
+            NodeSelector::compile_strict(&required, &FieldPath::root()).map_err(|error| {
+                format!(
+                    "parsing addedAffinity.requiredDuringSchedulingIgnoredDuringExecution: {error}"
+                )
+            })
+        });
+        let required = required.transpose()?;
+        let given = affinity.preferred.unwrap_or_default();
+        let mut terms = Vec::with_capacity(given.len());
+        for (i, preferred) in given.iter().enumerate() {
             let weight = preferred.weight.unwrap_or(0);
             let term = &preferred.preference;
             // Terms without weight or requirements are dropped unread.
@@ -46,8 +44,7 @@ impl AddedAffinity {
             })?;
             terms.push(PreferredNodeTerm { weight, term });
         }
-        added.preferred = Some(terms.into());
-        Ok(added)
+        Ok(Self { required, preferred: (!given.is_empty()).then(|| terms.into()) })
     }
 
     /// The preferred terms, none when none are given.

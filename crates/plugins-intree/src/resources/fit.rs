@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::groups::{GroupDemand, PlacementBound};
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView,
     Plugin, PluginArgs, PluginError, PreFilter, PreFilterOutcome, PreScore, Score, Sign,
@@ -17,7 +16,6 @@ use smallvec::SmallVec;
 use super::demand::{Demand, Shortages};
 use super::device_classes;
 use super::fit_args::FitArgs;
-use super::fit_bound;
 use super::fit_scan::Scan;
 use super::scored::{Scoring, UsedBasis};
 use crate::dynamic_resources::totals::ScoredDevices;
@@ -39,7 +37,7 @@ pub(super) struct Fit {
 
 impl Fit {
     /// Whether an extended resource is left to dynamic resource allocation on nodes that have none of it themselves.
-    fn is_served(&self, cluster: ClusterView<'_>, name: &str) -> bool {
+    pub(super) fn is_served(&self, cluster: ClusterView<'_>, name: &str) -> bool {
         self.devices.is_some() && device_classes::serves(cluster, name)
     }
 
@@ -73,15 +71,6 @@ plugin!(
     EnqueueExtensions,
     Sign
 );
-
-impl PlacementBound for Fit {
-    fn rules_out(&self, cx: &Context<'_>, demand: GroupDemand<'_>) -> Option<String> {
-        let cluster = cx.cluster();
-        fit_bound::rules_out(cluster, demand, &self.args.ignored, |name| {
-            self.is_served(cluster, name)
-        })
-    }
-}
 
 impl PreFilter for Fit {
     fn pre_filter(&self, _: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {

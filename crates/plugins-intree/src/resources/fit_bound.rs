@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_framework::ClusterView;
+use kube_scheduler_framework::Context;
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::groups::GroupDemand;
+use kube_scheduler_framework::groups::{GroupDemand, PlacementBound};
 
 use super::demand::{Demand, IgnoredResources};
+use super::fit::Fit;
 use super::resource::{COMPUTE, Resource};
 
 /// What the pods ask for of each kind, scalar resources by name and only of those that ask for them. One pass over what each
@@ -36,52 +37,47 @@ fn amounts_by_kind(
     compute.into_iter().chain(scalars)
 }
 
-/// Why fewer than the needed pods have room on the nodes, if that can be counted. `is_served` names the extended resources
-/// that something else may provide.
-pub(super) fn rules_out(
-    cluster: ClusterView<'_>,
-    demand: GroupDemand<'_>,
-    ignored: &IgnoredResources,
-    is_served: impl Fn(&str) -> bool,
-) -> Option<String> {
-    let GroupDemand { members, needed, nodes, .. } = demand;
-    if needed == 0 || needed > members.len() {
-        return None;
-    }
-    let amounts = amounts_by_kind(members, ignored);
-    let counter = cluster.pod_count();
-    let mut room: Vec<i64> = nodes
-        .iter()
-        .map(|node| cluster.allowed_pods().get(*node).saturating_sub(counter.get(*node)).max(0))
-        .collect();
-    for (kind, mut amounts) in amounts {
-        if matches!(&kind, Resource::Scalar(name) if is_served(name)) {
-            continue;
+impl PlacementBound for Fit {
+    fn rules_out(&self, cx: &Context<'_>, demand: GroupDemand<'_>) -> Option<String> {
+        let GroupDemand { members, needed, nodes, .. } = demand;
+        if needed == 0 || needed > members.len() {
+            return None;
         }
-        // Pods that do not request the resource count with zero.
-        amounts.sort_unstable();
-        let n_without = members.len() - amounts.len();
-        let wanted = amounts.iter().take(needed.saturating_sub(n_without));
-        let wanted: i128 = wanted.map(|amount| i128::from(*amount)).sum();
-        if wanted == 0 {
-            continue;
-        }
-        let least = if n_without > 0 { 0 } else { amounts.first().copied().unwrap_or(0) };
-        let mut all = 0_i128;
-        for (node, room) in nodes.iter().zip(&mut room) {
-            let free = kind.free(cluster, *node);
-            all += i128::from(free);
-            if least > 0 {
-                *room = (*room).min(free / least);
+        let amounts = amounts_by_kind(members, &self.args.ignored);
+        let (cluster, counter) = (cx.cluster(), cx.cluster().pod_count());
+        let mut room: Vec<i64> = nodes
+            .iter()
+            .map(|node| cluster.allowed_pods().get(*node).saturating_sub(counter.get(*node)).max(0))
+            .collect();
+        for (kind, mut amounts) in amounts {
+            if matches!(&kind, Resource::Scalar(name) if self.is_served(cluster, name)) {
+                continue;
+            }
+            // Pods that do not request the resource count with zero.
+            amounts.sort_unstable();
+            let n_without = members.len() - amounts.len();
+            let wanted = amounts.iter().take(needed.saturating_sub(n_without));
+            let wanted: i128 = wanted.map(|amount| i128::from(*amount)).sum();
+            if wanted == 0 {
+                continue;
+            }
+            let least = if n_without > 0 { 0 } else { amounts.first().copied().unwrap_or(0) };
+            let mut all = 0_i128;
+            for (node, room) in nodes.iter().zip(&mut room) {
+                let free = kind.free(cluster, *node);
+                all += i128::from(free);
+                if least > 0 {
+                    *room = (*room).min(free / least);
+                }
+            }
+            if wanted > all {
+                return Some(format!("{}: {wanted} needed, {all} free", kind.name()));
             }
         }
-        if wanted > all {
-            return Some(format!("{}: {wanted} needed, {all} free", kind.name()));
-        }
+        let n_fitting = room.iter().fold(0_i64, |sum, room| sum.saturating_add(*room));
+        let is_short = usize::try_from(n_fitting).is_ok_and(|n_fitting| n_fitting < needed);
+        is_short.then(|| format!("room for at most {n_fitting} of {needed} pods"))
     }
-    let n_fitting = room.iter().fold(0_i64, |sum, room| sum.saturating_add(*room));
-    let is_short = usize::try_from(n_fitting).is_ok_and(|n_fitting| n_fitting < needed);
-    is_short.then(|| format!("room for at most {n_fitting} of {needed} pods"))
 }
 
 #[cfg(test)]
@@ -89,6 +85,7 @@ mod tests {
     use kube_scheduler_framework::api::Node;
     use kube_scheduler_framework::groups::GroupCycleState;
     use kube_scheduler_framework::testing::Fixture;
+    use kube_scheduler_framework::{Handle, PluginArgs};
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -121,7 +118,8 @@ mod tests {
         let nodes = cx.cluster().order().to_vec();
         let (all, shared) = (&members[..], &GroupCycleState::default());
         let demand = GroupDemand { members: &members, needed, nodes: &nodes, all, shared };
-        rules_out(cx.cluster(), demand, &IgnoredResources::default(), |_| false)
+        let fit = crate::resources::fit::new(&PluginArgs::Null, &Handle::default()).unwrap();
+        fit.as_placement_bound().unwrap().rules_out(&cx, demand)
     }
 
     #[test]
