@@ -200,7 +200,7 @@ impl Score for DynamicResources {
     ) -> Result<i64, Status> {
         match state.get::<PodDevices>() {
             Some(devices) if !self.is_indifferent(state, pod) => {
-                Ok(Trials::new(&self.shared, cx, devices, pod).score(node))
+                Ok(Trials { shared: &self.shared, cx, devices, pod }.score(node))
             }
             _ => Ok(0),
         }

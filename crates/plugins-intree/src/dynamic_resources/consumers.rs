@@ -115,20 +115,13 @@ fn has_room(claim: &ResourceClaim, group: &PodGroupState, n_more: usize) -> bool
 
 /// The members of a group that have a node, by the names of the claims that they use by themselves. In a group cycle they are found
 /// once, when a claim may be full, and followed from then on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 struct PlacedMembers(BTreeMap<Box<str>, BTreeSet<Arc<str>>>);
 
 impl PlacedMembers {
     fn note(&mut self, claim: &str, uid: &Arc<str>, has_node: bool) {
-        if !has_node {
-            if let Some(users) = self.0.get_mut(claim) {
-                users.remove(uid);
-            }
-        } else if let Some(users) = self.0.get_mut(claim) {
-            users.insert(uid.clone());
-        } else {
-            self.0.insert(claim.into(), BTreeSet::from([uid.clone()]));
-        }
+        let users = self.0.entry(claim.into()).or_default();
+        let _ = if has_node { users.insert(uid.clone()) } else { users.remove(uid) };
     }
 
     /// The UIDs of those that use a claim, or are about to: those that it names, and members that have a node.

@@ -71,9 +71,8 @@ impl DynamicResources {
         if are_large(devices.claims.iter().map(|claim| &claim.object)) {
             return None;
         }
-        let answers = self.shared.devices.answers(devices.is_of_copy);
         let (allocator, special) = devices.same_everywhere(&self.shared.settings, cx)?;
-        let column = devices.column(answers, special.as_ref());
+        let column = devices.column(&self.shared.devices, special.as_ref());
         Some(FollowedAnswers { column, change: allocator.state().latest_change() })
     }
 }

@@ -15,6 +15,7 @@ use super::group::GroupClaims;
 use super::in_flight;
 use super::resolve::{ResolvedClaim, claim_name, is_controlled_by};
 use super::shared::PluginData;
+use crate::signature::write;
 
 /// What looking at a pod, at one of its claims, and at some bytes of what that asks for count as, in units of work.
 const WORK_OF_POD: u64 = 20;
@@ -62,18 +63,15 @@ pub(super) fn sign(
             return false;
         }
         let is_own = is_own(objects, resolved, of_group.as_ref(), &uses);
-        signature.text(entry.as_deref().unwrap_or_default());
-        signature.present(is_controlled_by(claim, &pod.uid));
-        signature.present(is_own);
+        write((entry, is_controlled_by(claim, &pod.uid), is_own), signature);
         if is_own {
             let spec = object.json["spec"].to_string();
             cx.count_work((spec.len() / BYTES_OF_A_UNIT) as u64);
             signature.text(&spec);
         } else {
             let mut users = claim.status.reserved_for.iter();
-            signature.text(&claim.name);
-            signature.text(&claim.uid);
-            signature.present(users.any(|user| user.uid == pod.uid));
+            let is_user = users.any(|user| user.uid == pod.uid);
+            write((&claim.name, &claim.uid, is_user), signature);
         }
         true
     })

@@ -9,9 +9,8 @@ use kube_scheduler_devices::{
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{Context, NodeView, Status};
 
-use super::answers::{Answer, Answers};
+use super::answers::Answer;
 use super::node_resources;
-use super::settings::Settings;
 use super::shared::PluginData;
 use super::state::{NodeOffer, PodClaim, PodDevices, UnconfirmedWrite};
 
@@ -21,25 +20,13 @@ const CANNOT_ALLOCATE: &str = "cannot allocate all claims";
 /// Nodes that are looked at for a pod.
 #[derive(Clone, Copy)]
 pub(super) struct Trials<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) answers: &'a Answers,
+    pub(super) shared: &'a PluginData,
     pub(super) cx: &'a Context<'a>,
     pub(super) devices: &'a PodDevices,
     pub(super) pod: &'a Pod,
 }
 
-impl<'a> Trials<'a> {
-    /// Looks for a pod with these claims.
-    pub(super) fn new(
-        shared: &'a PluginData,
-        cx: &'a Context<'a>,
-        devices: &'a PodDevices,
-        pod: &'a Pod,
-    ) -> Self {
-        let answers = shared.devices.answers(devices.is_of_copy);
-        Self { settings: &shared.settings, answers, cx, devices, pod }
-    }
-
+impl Trials<'_> {
     /// Whether the node is accepted, or why not; notes what was found.
     pub(super) fn run(&self, node: &NodeView<'_>) -> Result<(), Status> {
         let devices = self.devices;
@@ -85,7 +72,7 @@ impl<'a> Trials<'a> {
             if !is_reached || !self.is_ready(claim) {
                 unavailable.push(at);
             }
-            if self.settings.node_resources && is_reached && claim.is_allocated() {
+            if self.shared.settings.node_resources && is_reached && claim.is_allocated() {
                 node_resources::check_sharing(self.pod, node, &claim.claim.name)?;
             }
         }
@@ -93,7 +80,7 @@ impl<'a> Trials<'a> {
     }
 
     fn is_ready(&self, claim: &PodClaim) -> bool {
-        let Some(timeout) = self.settings.binding_timeout else { return true };
+        let Some(timeout) = self.shared.settings.binding_timeout else { return true };
         if !claim.is_allocated() {
             return true;
         }
@@ -111,7 +98,7 @@ impl<'a> Trials<'a> {
         allocator: &Allocator,
         special: Option<&Arc<ExtendedClaim>>,
     ) -> Result<(), Status> {
-        if !self.settings.weighs_nodes(allocator) {
+        if !self.shared.settings.weighs_nodes(allocator) {
             self.answer(node, allocator, special)?.score()?;
             return Ok(());
         }
@@ -132,7 +119,7 @@ impl<'a> Trials<'a> {
         allocator: &Allocator,
         special: Option<&Arc<ExtendedClaim>>,
     ) -> Result<Answer, Status> {
-        let column = self.devices.column(self.answers, special);
+        let column = self.devices.column(&self.shared.devices, special);
         let state = allocator.state();
         if let Some(answer) = column.get(state, node) {
             return Ok(answer);
@@ -149,7 +136,7 @@ impl<'a> Trials<'a> {
         allocator: &Allocator,
     ) -> bool {
         let is_available = self.unavailable(node).is_ok_and(|unavailable| unavailable.is_empty());
-        !is_available || self.settings.weighs_nodes(allocator)
+        !is_available || self.shared.settings.weighs_nodes(allocator)
     }
 
     /// The answer, and if it is yes, what the claims get.
@@ -160,7 +147,7 @@ impl<'a> Trials<'a> {
         special: Option<&Arc<ExtendedClaim>>,
     ) -> Result<(Answer, Vec<Allocation>), Status> {
         let devices = self.devices;
-        let limits = &self.settings.steps;
+        let limits = &self.shared.settings.steps;
         let limit = devices.found().searched.left(limits).min(self.cx.work_left());
         let steps = Steps::new(limit);
         let found = allocate(devices, allocator, special, node, &steps, &mut Arc::default);

@@ -25,7 +25,7 @@ impl Filter for DynamicResources {
         if devices.claims.is_empty() {
             return Status::SUCCESS;
         }
-        let trials = Trials::new(&self.shared, cx, devices, pod);
+        let trials = Trials { shared: &self.shared, cx, devices, pod };
         trials.run(node).err().unwrap_or_default()
     }
 
@@ -43,15 +43,15 @@ impl Filter for DynamicResources {
         if devices.claims.is_empty() {
             return Ok(());
         }
-        let trials = Trials::new(&self.shared, cx, devices, pod);
+        let trials = Trials { shared: &self.shared, cx, devices, pod };
         let cluster = cx.cluster();
-        let searched = trials.devices.same_everywhere(trials.settings, cx);
+        let searched = trials.devices.same_everywhere(&self.shared.settings, cx);
         let Some((allocator, special)) = searched else {
             return sink
                 .reject_each(cx, nodes, |_, node| trials.run(node).err().unwrap_or_default());
         };
         let state = allocator.state();
-        let column = trials.devices.column(trials.answers, special.as_ref());
+        let column = trials.devices.column(&self.shared.devices, special.as_ref());
         let mut open = Vec::new();
         {
             let mut table = column.table();
@@ -97,7 +97,9 @@ impl Filter for DynamicResources {
         node: &NodeView<'_>,
     ) -> Vec<Shortage> {
         match state.get::<PodDevices>() {
-            Some(devices) => shortages::of_node(&Trials::new(&self.shared, cx, devices, pod), node),
+            Some(devices) => {
+                shortages::of_node(&Trials { shared: &self.shared, cx, devices, pod }, node)
+            }
             None => Vec::new(),
         }
     }

@@ -14,7 +14,7 @@ pub(super) fn of_node(trials: &Trials<'_>, node: &NodeView<'_>) -> Vec<Shortage>
     let (Some(allocator), Ok(special)) = (&devices.allocator, devices.special_on(node)) else {
         return Vec::new();
     };
-    let limit = devices.found().counted.left(&trials.settings.steps);
+    let limit = devices.found().counted.left(&trials.shared.settings.steps);
     let steps = Steps::new(limit);
     let at = NodeRef { name: node.name(), labels: node.labels() };
     let claims = devices.claims_with(special.as_ref());

@@ -10,9 +10,10 @@ use kube_scheduler_framework::{Context, NodeIdx, NodeView, Status};
 
 use rustc_hash::FxHashMap;
 
-use super::answers::{Answers, Column, Question};
+use super::answers::{Column, Question};
 use super::extended::{self, Demand};
 use super::following::FollowedAnswers;
+use super::inventory::Devices;
 use super::settings::{Settings, StepLimits};
 use super::{group, kinds};
 
@@ -227,7 +228,7 @@ impl PodDevices {
     /// What is known about nodes where the special claim asks for this.
     pub(super) fn column(
         &self,
-        answers: &Answers,
+        devices: &Devices,
         special: Option<&Arc<ExtendedClaim>>,
     ) -> Arc<Column> {
         let columns = &mut self.found().columns;
@@ -235,7 +236,7 @@ impl PodDevices {
         if let Some((_, column)) = known {
             return column.clone();
         }
-        let column = answers.to(Question {
+        let column = devices.answers(self.is_of_copy).to(Question {
             claims: self.to_allocate().map(|claim| claim.object.clone()).collect(),
             special: special.cloned(),
             classes: self.classes.clone(),

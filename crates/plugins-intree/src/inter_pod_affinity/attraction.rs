@@ -66,7 +66,7 @@ impl PreScore for InterPodAffinity {
         let found = state.get::<Preferences>().map(|found| found.0.clone());
         let attraction = found.unwrap_or_else(|| self.attraction(cx.cluster(), pod));
         // All may cancel out.
-        if !attraction.0.is_any(cx.cluster()) {
+        if !attraction.0.iter().any(|sum| sum.is_any(cx.cluster())) {
             return Status::skip();
         }
         state.insert(attraction);

@@ -164,11 +164,6 @@ impl DomainSums {
         &mut self.0[at].sources
     }
 
-    /// Whether there are pods anywhere that it is about; their amounts may cancel out.
-    pub(super) fn is_any(&self, cluster: ClusterView<'_>) -> bool {
-        self.iter().any(|sum| sum.is_any(cluster))
-    }
-
     /// Adds up the terms of each key by domain where they are many: a table for as long as the terms are the same.
     pub(super) fn condense(&mut self, cluster: ClusterView<'_>, spare: &Arc<VecPool<i64>>) {
         self.0.iter_mut().for_each(|sum| sum.condense(cluster, spare));

@@ -15,6 +15,7 @@ use super::args::Defaults;
 use super::constraints::{GivenConstraints, selects};
 use crate::event_topics;
 
+const HARD: WhenUnsatisfiable = WhenUnsatisfiable::DoNotSchedule;
 /// A pod whose selectors list more values waits for all changes of pods in its namespace.
 const MAX_LISTED: usize = 128;
 
@@ -34,13 +35,13 @@ impl EnqueueExtensions for PodTopologySpread {
                 if [old, new].into_iter().flatten().any(|other| !is_involved(pod, other)) {
                     return Ok(false);
                 }
-                let constraints = hard(&for_pods, cx, pod);
-                constraints.map(|constraints| is_helped_by_pod(pod, &constraints, old, new))
+                let constraints = for_pods.given_to(cx, pod, HARD)?;
+                Ok(is_helped_by_pod(pod, &constraints, old, new))
             })
             .by_topic(move |pod| pod_topics(&for_topics, pod), topics_of_event),
             EventRegistration::on_node(of_nodes, move |cx, pod, old, new| {
-                let constraints = hard(&for_nodes, cx, pod);
-                constraints.map(|constraints| is_helped_by_node(&constraints, old, new))
+                let constraints = for_nodes.given_to(cx, pod, HARD)?;
+                Ok::<_, PluginError>(is_helped_by_node(&constraints, old, new))
             }),
         ]
     }
@@ -75,12 +76,10 @@ fn listed<'a>(defaults: &Defaults, pod: &'a Pod) -> Option<Vec<(&'a str, &'a str
     let own = &pod.spec.topology_spread_constraints;
     if own.is_empty() {
         // What the selector is then depends on services and owners.
-        return (!defaults.have(WhenUnsatisfiable::DoNotSchedule)).then(Vec::new);
+        return (!defaults.have(HARD)).then(Vec::new);
     }
     let mut labels = Vec::new();
-    for given in
-        own.iter().filter(|given| given.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule)
-    {
+    for given in own.iter().filter(|given| given.when_unsatisfiable == HARD) {
         // Then the hint fails, which moves the pod.
         if given.selector_error.is_some() {
             return None;
@@ -113,14 +112,6 @@ fn topics_of_event(
         topics.extend(labels.map(|(key, value)| topic(Subject::Has(namespace, key, value))));
     }
     Topics::Only(topics)
-}
-
-fn hard<'a>(
-    defaults: &'a Defaults,
-    cx: &Context<'_>,
-    pod: &'a Pod,
-) -> Result<GivenConstraints<'a>, PluginError> {
-    Ok(defaults.given_to(cx, pod, WhenUnsatisfiable::DoNotSchedule)?)
 }
 
 /// Whether another pod can matter: the waiting pod itself, or one of its namespace that has a node or expects one.
