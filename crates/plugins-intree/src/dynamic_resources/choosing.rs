@@ -7,9 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use kube_scheduler_devices::{
-    AllocationError, Allocator, Choices, Criteria, ExtendedClaim, NodeRef, Steps,
-};
+use kube_scheduler_devices::{Allocator, Criteria, ExtendedClaim, NodeRef, Steps};
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::groups::{ChoiceOutcome, Chooser, GroupCycleState, MemberOnNode};
 use kube_scheduler_framework::{Context, CycleState, NodeView};
@@ -40,15 +38,54 @@ impl Chooser for DynamicResources {
         let Some(node) = cluster.node(member.node) else { return the_only(number) };
         let criteria = criteria(&self.shared, cx, state, member.members);
         let Some(devices) = state.get_mut::<PodDevices>() else { return the_only(number) };
-        let choosing = DeviceChoice {
-            shared: &self.shared,
-            cx,
-            pod: member.pod,
-            node: &node,
-            criteria: &criteria,
+        devices.choice = None;
+        let Some((allocator, special)) = wanted(devices, &node) else { return the_only(number) };
+        let search = |devices: &PodDevices, most: usize| {
+            let limit = self.shared.settings.steps.of_node.min(cx.work_left());
+            let steps = Steps::new(limit);
+            let claims = devices.claims_with(special.as_ref());
+            let at = NodeRef { name: node.name(), labels: node.labels() };
+            let mut new_share_id = share_ids(member.pod, cx, &node);
+            let found =
+                allocator.choices(at, &claims, (&criteria, most), &steps, &mut new_share_id);
+            cx.count_work(limit - steps.left());
+            found
         };
-        choosing.choose(devices, number)
+        if number == 0 {
+            let found = search(devices, 1).ok();
+            let first = found.and_then(|found| found.list.into_iter().next());
+            // That nothing is found, or why, is for Reserve to say.
+            let Some(first) = first else { return ChoiceOutcome::Made(None) };
+            devices.choice = Some(first.allocations);
+            return ChoiceOutcome::Made(Some(mark_of(devices, &first.mark)));
+        }
+        let known = devices.found().choices.clone().filter(|(of, _)| *of == node.idx());
+        let all = match known {
+            Some((_, all)) => all,
+            None => match search(devices, MAX_CHOICES) {
+                Ok(found) => Arc::new(found),
+                Err(_) => return ChoiceOutcome::Unknown,
+            },
+        };
+        let Some(choice) = all.list.get(number) else {
+            devices.found().choices = None;
+            return if all.are_all { ChoiceOutcome::NoMore } else { ChoiceOutcome::Unknown };
+        };
+        devices.choice = Some(choice.allocations.clone());
+        devices.found().choices = Some((node.idx(), all.clone()));
+        ChoiceOutcome::Made(Some(mark_of(devices, &choice.mark)))
     }
+}
+
+/// Where something has to be found: the devices, and what the special claim asks for.
+fn wanted(
+    devices: &PodDevices,
+    node: &NodeView<'_>,
+) -> Option<(Arc<Allocator>, Option<Arc<ExtendedClaim>>)> {
+    let allocator = devices.allocator.clone()?;
+    devices.to_allocate().next()?;
+    let special = devices.special_on(node).ok()?;
+    (special.is_some() || devices.has_user_claims()).then_some((allocator, special))
 }
 
 /// Where there is nothing to choose.
@@ -67,73 +104,6 @@ fn mark_of(devices: &PodDevices, chosen: &str) -> Arc<str> {
     }
     mark.push_str(chosen);
     mark.into()
-}
-
-/// A choice for one pod on one node.
-struct DeviceChoice<'a> {
-    shared: &'a PluginData,
-    cx: &'a Context<'a>,
-    pod: &'a Pod,
-    node: &'a NodeView<'a>,
-    criteria: &'a Criteria,
-}
-
-impl DeviceChoice<'_> {
-    fn choose(&self, devices: &mut PodDevices, number: usize) -> ChoiceOutcome {
-        devices.choice = None;
-        let Some((allocator, special)) = self.wanted(devices) else { return the_only(number) };
-        let special = special.as_ref();
-        if number == 0 {
-            let found = self.search(devices, &allocator, special, 1).ok();
-            let first = found.and_then(|found| found.list.into_iter().next());
-            // That nothing is found, or why, is for Reserve to say.
-            let Some(first) = first else { return ChoiceOutcome::Made(None) };
-            devices.choice = Some(first.allocations);
-            return ChoiceOutcome::Made(Some(mark_of(devices, &first.mark)));
-        }
-        let node = self.node.idx();
-        let known = devices.found().choices.clone().filter(|(of, _)| *of == node);
-        let all = match known {
-            Some((_, all)) => all,
-            None => match self.search(devices, &allocator, special, MAX_CHOICES) {
-                Ok(found) => Arc::new(found),
-                Err(_) => return ChoiceOutcome::Unknown,
-            },
-        };
-        let Some(choice) = all.list.get(number) else {
-            devices.found().choices = None;
-            return if all.are_all { ChoiceOutcome::NoMore } else { ChoiceOutcome::Unknown };
-        };
-        devices.choice = Some(choice.allocations.clone());
-        devices.found().choices = Some((node, all.clone()));
-        ChoiceOutcome::Made(Some(mark_of(devices, &choice.mark)))
-    }
-
-    /// Where something has to be found: the devices, and what the special claim asks for.
-    fn wanted(&self, devices: &PodDevices) -> Option<(Arc<Allocator>, Option<Arc<ExtendedClaim>>)> {
-        let allocator = devices.allocator.clone()?;
-        devices.to_allocate().next()?;
-        let special = devices.special_on(self.node).ok()?;
-        (special.is_some() || devices.has_user_claims()).then_some((allocator, special))
-    }
-
-    fn search(
-        &self,
-        devices: &PodDevices,
-        allocator: &Allocator,
-        special: Option<&Arc<ExtendedClaim>>,
-        most: usize,
-    ) -> Result<Choices, AllocationError> {
-        let Self { shared, cx, pod, node, criteria } = *self;
-        let limit = shared.settings.steps.of_node.min(cx.work_left());
-        let steps = Steps::new(limit);
-        let claims = devices.claims_with(special);
-        let at = NodeRef { name: node.name(), labels: node.labels() };
-        let mut new_share_id = share_ids(pod, cx, node);
-        let found = allocator.choices(at, &claims, (criteria, most), &steps, &mut new_share_id);
-        cx.count_work(limit - steps.left());
-        found
-    }
 }
 
 /// What tells devices apart for the members of a group.
