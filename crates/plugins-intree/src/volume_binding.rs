@@ -115,7 +115,7 @@ impl Filter for VolumeBinding {
     ) -> Status {
         let Some(volumes) = state.get::<PodVolumes>() else { return no_state() };
         let log = SearchLog::start(pod, node.name());
-        match volumes.claims.find(cx.cluster(), node.name(), node.labels(), log) {
+        match volumes.claims.find(cx.cluster(), node, log) {
             Err(error) => Status::error(error),
             Ok(found) if found.obstacles.is_empty() => Status::SUCCESS,
             Ok(found) => rejection(found.obstacles),
@@ -165,9 +165,8 @@ impl Score for VolumeBinding {
     ) -> Result<i64, Status> {
         let Some(shape) = &self.shape else { return Ok(0) };
         let volumes = state.get::<PodVolumes>().ok_or_else(no_state)?;
-        let found = volumes.claims.find(cx.cluster(), node.name(), node.labels(), None);
         // A node that Filter has not accepted has no volumes to score.
-        let found = found.ok().filter(|found| found.obstacles.is_empty());
+        let found = volumes.claims.served(cx.cluster(), node);
         Ok(found.map_or(0, |found| score::score(&found, shape)))
     }
 }
@@ -187,10 +186,8 @@ impl Reserve for VolumeBinding {
         let Some(volumes) = state.get_mut::<PodVolumes>() else { return no_state() };
         debug!(target: "V4", pod = pod.key(), node, "AssumePodVolumes");
         let claims = volumes.claims.clone();
-        let labels = cx.cluster().node_idx(node).and_then(|idx| cx.cluster().node(idx));
-        let found = labels
-            .and_then(|node| claims.find(cx.cluster(), node.name(), node.labels(), None).ok());
-        let found = found.filter(|found| found.obstacles.is_empty());
+        let on = cx.cluster().node_idx(node).and_then(|idx| cx.cluster().node(idx));
+        let found = on.and_then(|on| claims.served(cx.cluster(), &on));
         // Where Filter has found nothing, there is nothing to bind.
         let Some(found) = found.filter(|_| !all_bound(cx.cluster(), pod)) else {
             let text = "AssumePodVolumes: all PVCs bound and nothing to do";

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::ClusterView;
-use kube_scheduler_framework::api::{Labels, Object, named_enum};
+use kube_scheduler_framework::api::{Object, named_enum};
+use kube_scheduler_framework::{ClusterView, NodeView};
 use smallvec::SmallVec;
 
 use super::claims::PodClaims;
@@ -52,20 +52,28 @@ pub(super) struct VolumeMatch<'a> {
 }
 
 impl PodClaims {
+    /// How the claims are served on a node that Filter has accepted.
+    pub(super) fn served<'a>(
+        &'a self,
+        cluster: ClusterView<'_>,
+        node: &NodeView<'a>,
+    ) -> Option<VolumeMatch<'a>> {
+        self.find(cluster, node, None).ok().filter(|found| found.obstacles.is_empty())
+    }
+
     /// Looks at one node. An error ends the whole attempt.
     pub(super) fn find<'a>(
         &'a self,
         cluster: ClusterView<'_>,
-        node: &str,
-        labels: &'a Labels,
+        node: &NodeView<'a>,
         log: Option<SearchLog<'_>>,
     ) -> Result<VolumeMatch<'a>, String> {
         let mut found = VolumeMatch::default();
         if !self.bound.is_empty() {
-            found.obstacles.extend(self.check_bound(cluster, node, labels, log)?);
+            found.obstacles.extend(self.check_bound(cluster, node, log)?);
         }
         if !self.delayed.claims.is_empty() {
-            self.serve_delayed(node, labels, &mut found, log)?;
+            self.serve_delayed(node, &mut found, log)?;
         }
         Ok(found)
     }
@@ -73,13 +81,13 @@ impl PodClaims {
     fn check_bound(
         &self,
         cluster: ClusterView<'_>,
-        node: &str,
-        labels: &Labels,
+        node: &NodeView<'_>,
         log: Option<SearchLog<'_>>,
     ) -> Result<Option<Obstacle>, String> {
+        let labels = node.labels();
         for volume in &self.bound {
             let Some(volume) = volume else { return Ok(Some(Obstacle::VolumeMissing)) };
-            let affinity = volume.on(|| csi_node(cluster, node))?;
+            let affinity = volume.on(|| csi_node(cluster, node.name()))?;
             if let Some(log) = log {
                 log.bound_volume(&volume.volume, affinity.check(labels));
             }
@@ -95,18 +103,17 @@ impl PodClaims {
 
     fn serve_delayed<'a>(
         &'a self,
-        node: &str,
-        labels: &'a Labels,
+        node: &NodeView<'a>,
         found: &mut VolumeMatch<'a>,
         log: Option<SearchLog<'_>>,
     ) -> Result<(), String> {
-        let mut search = Search::new(&self.delayed, labels);
+        let mut search = Search::new(&self.delayed, node.labels());
         let mut to_provision: Vec<&DelayedClaim> = Vec::new();
         let mut n_to_match = 0;
         for claim in &self.delayed.claims {
             match &claim.selected_node {
                 // A claim with a selected node is being provisioned there, and can be served on no other node.
-                Some(selected) if **selected == *node => {
+                Some(selected) if *selected == *node.name() => {
                     to_provision.push(claim);
                     continue;
                 }

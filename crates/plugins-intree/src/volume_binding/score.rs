@@ -24,7 +24,7 @@ pub(super) fn score(found: &VolumeMatch<'_>, shape: &Shape) -> i64 {
         return 0;
     }
     let sum: i64 = usages.values().map(|usage| shape.score_at(usage.percentage())).sum();
-    rounded_mean(sum, usages.len())
+    (sum as f64 / usages.len() as f64).round() as i64
 }
 
 impl Usage {
@@ -63,11 +63,4 @@ fn of_provisions<'a>(found: &'a VolumeMatch<'_>) -> BTreeMap<&'a str, Usage> {
 
 fn requested(claim: &Object) -> i64 {
     VolumeClaim::new(claim).requested_storage().map_or(0, |quantity| quantity.value())
-}
-
-/// Half rounds away from zero.
-fn rounded_mean(sum: i64, n: usize) -> i64 {
-    let n = i64::try_from(n).unwrap_or(i64::MAX);
-    let (mean, rest) = (sum / n, sum % n);
-    if rest.abs() * 2 >= n { mean + rest.signum() } else { mean }
 }
