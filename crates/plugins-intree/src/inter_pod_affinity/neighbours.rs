@@ -21,7 +21,7 @@ use kube_scheduler_framework::{
 use smallvec::SmallVec;
 
 use super::InterPodAffinity;
-use super::own_terms::{has_required, required, required_counters};
+use super::own_terms::{required, required_counters};
 use super::sums::{Amount, DomainSum, DomainSums, DomainVerdicts};
 
 const NO_STATE: &str = "error reading \"PreFilterInterPodAffinity\" from cycleState: not found";
@@ -85,7 +85,8 @@ impl Neighbours {
         let wanted = own.first().filter(|(rule, _)| *rule == Rule::Affinity);
         let matches_itself =
             wanted.is_some_and(|(_, spec)| spec.pods.includes(pod, cluster.objects()));
-        let has_own = has_required(pod);
+        let affinities = [&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity];
+        let has_own = affinities.iter().any(|affinity| !required(affinity).is_empty());
         let mut sums = <[DomainSums; 3]>::default();
         let counters = cluster.count_pods_of_each(own.iter().map(|(_, spec)| spec));
         for ((rule, spec), counter) in own.iter().zip(counters) {
@@ -105,20 +106,6 @@ impl Neighbours {
     /// Whether there are rules to check: the pod requires something, or a pod has required anti-affinity to it.
     pub(super) fn is_any(&self) -> bool {
         self.prepared.has_own || self.of_rule(Rule::ExistingAntiAffinity).iter().next().is_some()
-    }
-
-    /// Whether [`change`] may do anything on some node.
-    fn may_change(&self, cluster: ClusterView<'_>, pod: &Pod, other: &Pod) -> bool {
-        let objects = cluster.objects();
-        let nothing = Labels::default();
-        let namespace_labels = objects.namespace_labels(&pod.namespace).unwrap_or(&nothing);
-        let mut others_terms = required(&other.spec.pod_anti_affinity).iter();
-        others_terms.any(|term| term.matches(pod, namespace_labels))
-            || self
-                .prepared
-                .own
-                .iter()
-                .any(|(_, spec)| spec.topology_key.is_some() && spec.pods.includes(other, objects))
     }
 
     fn shift(&mut self, rule: Rule, key: &Arc<str>, node: &NodeView<'_>, amount: i64) {
@@ -182,8 +169,15 @@ impl Neighbours {
 
 impl PreFilterExtensions for InterPodAffinity {
     fn concerns(&self, cx: &Context<'_>, state: &CycleState, pod: &Pod, added: &Pod) -> bool {
-        let neighbours = state.get::<Neighbours>();
-        neighbours.is_none_or(|neighbours| neighbours.may_change(cx.cluster(), pod, added))
+        let Some(neighbours) = state.get::<Neighbours>() else { return true };
+        let objects = cx.cluster().objects();
+        let nothing = Labels::default();
+        let namespace_labels = objects.namespace_labels(&pod.namespace).unwrap_or(&nothing);
+        let mut others_terms = required(&added.spec.pod_anti_affinity).iter();
+        let mut own = neighbours.prepared.own.iter();
+        others_terms.any(|term| term.matches(pod, namespace_labels))
+            || own
+                .any(|(_, spec)| spec.topology_key.is_some() && spec.pods.includes(added, objects))
     }
 
     fn add_pod(

@@ -90,12 +90,6 @@ fn preferred(affinity: &Option<Arc<PodAffinity>>) -> &[WeightedPodAffinityTerm] 
     affinity.as_ref().map_or(&[], |affinity| &affinity.preferred)
 }
 
-/// Whether the pod has required terms of either kind, even if no node has their topology keys.
-pub(super) fn has_required(pod: &Pod) -> bool {
-    !required(&pod.spec.pod_affinity).is_empty()
-        || !required(&pod.spec.pod_anti_affinity).is_empty()
-}
-
 /// Whether the pod has preferred terms of either kind, good or bad.
 pub(super) fn has_preferred(pod: &Pod) -> bool {
     let n_given = |affinity: &Option<Arc<PodAffinity>>| {

@@ -92,39 +92,6 @@ impl HardState {
         Self { limits: limits.collect(), shifts: SmallVec::new() }
     }
 
-    /// Another pod hypothetically comes to a node or leaves it.
-    ///
-    /// Quirk: unlike in bulk counting, pods that are being deleted count, so that the removal of one that was never
-    /// counted lowers the number. Pinned by `removing_a_terminating_pod_lowers_the_count`.
-    fn shift(
-        &mut self,
-        cluster: ClusterView<'_>,
-        pod: &Pod,
-        other: &Pod,
-        node: NodeIdx,
-        delta: i64,
-    ) {
-        if other.namespace != pod.namespace {
-            return;
-        }
-        for (at, limit) in self.limits.iter().enumerate() {
-            let Some(counts) = limit.read(cluster) else { continue };
-            if !counts.is_eligible(node) || !limit.means(other) {
-                continue;
-            }
-            let value = counts.domain_of(node);
-            match self.shifts.iter_mut().find(|shift| shift.at == at && shift.value == value) {
-                Some(shift) => shift.delta += delta,
-                None => self.shifts.push(Shift { at, value, delta }),
-            }
-        }
-    }
-
-    /// Whether [`shift`](Self::shift) may do anything on some node.
-    fn may_shift(&self, pod: &Pod, other: &Pod) -> bool {
-        other.namespace == pod.namespace && self.limits.iter().any(|limit| limit.means(other))
-    }
-
     fn shifts_of(&self, at: usize) -> impl Iterator<Item = &Shift> {
         self.shifts.iter().filter(move |shift| shift.at == at)
     }
@@ -168,7 +135,9 @@ impl PreFilterExtensions for PodTopologySpread {
     }
 
     fn concerns(&self, _: &Context<'_>, state: &CycleState, pod: &Pod, added: &Pod) -> bool {
-        state.get::<HardState>().is_none_or(|hard| hard.may_shift(pod, added))
+        state.get::<HardState>().is_none_or(|hard| {
+            added.namespace == pod.namespace && hard.limits.iter().any(|limit| limit.means(added))
+        })
     }
 
     fn add_pod(
@@ -194,6 +163,10 @@ impl PreFilterExtensions for PodTopologySpread {
     }
 }
 
+/// Another pod hypothetically comes to a node or leaves it.
+///
+/// Quirk: unlike in bulk counting, pods that are being deleted count, so that the removal of one that was never
+/// counted lowers the number. Pinned by `removing_a_terminating_pod_lowers_the_count`.
 fn shift(
     state: &mut CycleState,
     pod: &Pod,
@@ -201,8 +174,21 @@ fn shift(
     node: &NodeView<'_>,
     delta: i64,
 ) -> Status {
-    let Some(hard) = state.get_mut::<HardState>() else { return no_state() };
-    hard.shift(node.cluster(), pod, other, node.idx(), delta);
+    let Some(HardState { limits, shifts }) = state.get_mut() else { return no_state() };
+    if other.namespace != pod.namespace {
+        return Status::SUCCESS;
+    }
+    for (at, limit) in limits.iter().enumerate() {
+        let Some(counts) = limit.read(node.cluster()) else { continue };
+        if !counts.is_eligible(node.idx()) || !limit.means(other) {
+            continue;
+        }
+        let value = counts.domain_of(node.idx());
+        match shifts.iter_mut().find(|shift| shift.at == at && shift.value == value) {
+            Some(shift) => shift.delta += delta,
+            None => shifts.push(Shift { at, value, delta }),
+        }
+    }
     Status::SUCCESS
 }
 
