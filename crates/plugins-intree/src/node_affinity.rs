@@ -91,12 +91,7 @@ impl PreFilter for NodeAffinity {
 
 impl Filter for NodeAffinity {
     fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
-        if self
-            .added
-            .required
-            .as_ref()
-            .is_some_and(|added| !added.matches(node.labels(), node.name()))
-        {
+        if !self.added.allows(node.labels(), node.name()) {
             self.rejection_added.clone()
         } else if is_choosy(pod) && !node.satisfies_node_affinity(pod) {
             self.rejection.clone()
@@ -217,7 +212,7 @@ impl EnqueueExtensions for NodeAffinity {
         let added = self.added.clone();
         vec![EventRegistration::on_node(actions, move |_, pod, old, new| {
             let Some(new) = new else { return Ok(true) };
-            if added.required.as_ref().is_some_and(|added| !added.matches(&new.labels, &new.name)) {
+            if !added.allows(&new.labels, &new.name) {
                 return Ok(false);
             }
             let matches = |node| {

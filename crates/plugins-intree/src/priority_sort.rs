@@ -13,18 +13,13 @@ pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginE
     Ok(Arc::new(PrioritySort))
 }
 
-struct PrioritySort;
-
-/// Higher priority first, then the pod that has been in the queue longer.
-pub(crate) fn compare(a: QueuedPodView<'_>, b: QueuedPodView<'_>) -> Ordering {
-    b.pod.priority().cmp(&a.pod.priority()).then(a.queued.cmp(&b.queued))
-}
+pub(crate) struct PrioritySort;
 
 plugin!(PrioritySort, QueueSort);
 
 impl QueueSort for PrioritySort {
     fn compare(&self, a: QueuedPodView<'_>, b: QueuedPodView<'_>) -> Ordering {
-        compare(a, b)
+        b.pod.priority().cmp(&a.pod.priority()).then(a.queued.cmp(&b.queued))
     }
 
     fn is_by_priority_then_age(&self) -> bool {

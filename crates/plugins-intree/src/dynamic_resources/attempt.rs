@@ -52,7 +52,6 @@ impl Preparation<'_> {
         }
         self.check_consumers(&state)?;
         let mut classes = Classes::default();
-        let mut is_any_to_allocate = false;
         for claim in state.to_allocate() {
             if in_flight::get(objects, &claim.flight).is_some() {
                 return Err(Status::unresolvable(format!(
@@ -60,12 +59,11 @@ impl Preparation<'_> {
                     claim.claim.key()
                 )));
             }
-            is_any_to_allocate = true;
             if !claim.is_special {
                 self.check_requests(objects, &claim.claim, &mut classes)?;
             }
         }
-        if is_any_to_allocate {
+        if state.to_allocate().next().is_some() {
             let demanded = state.demand.iter().flat_map(|demand| demand.classes());
             classes.extend(demanded.map(|class| (class.name.clone(), class.clone())));
             let selectors = self.shared.devices.selectors.clone();

@@ -2,7 +2,9 @@
 
 use kube_scheduler_framework::PluginArgs;
 use kube_scheduler_framework::api::validation::FieldPath;
-use kube_scheduler_framework::api::{NodeSelector, NodeSelectorTerm, PreferredNodeTerm, wire};
+use kube_scheduler_framework::api::{
+    Labels, NodeSelector, NodeSelectorTerm, PreferredNodeTerm, wire,
+};
 
 use crate::plugin_args::{checked_args, read};
 
@@ -45,6 +47,11 @@ impl AddedAffinity {
             terms.push(PreferredNodeTerm { weight, term });
         }
         Ok(Self { required, preferred: (!given.is_empty()).then(|| terms.into()) })
+    }
+
+    /// Whether a node with this name and these labels has what is required.
+    pub(super) fn allows(&self, labels: &Labels, name: &str) -> bool {
+        self.required.as_ref().is_none_or(|required| required.matches(labels, name))
     }
 
     /// The preferred terms, none when none are given.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::gang_scheduling::{GangScheduling, group_changed, member_added};
 use crate::plugin_args::checked_args;
-use crate::priority_sort;
+use crate::priority_sort::PrioritySort;
 use crate::resources::resource::Resource;
 
 pub(crate) const NAME: &str = "Coscheduling";
@@ -104,7 +104,7 @@ impl PreEnqueue for Coscheduling {
 
 impl QueueSort for Coscheduling {
     fn compare(&self, a: QueuedPodView<'_>, b: QueuedPodView<'_>) -> Ordering {
-        priority_sort::compare(a, b)
+        PrioritySort.compare(a, b)
     }
 
     fn is_by_priority_then_age(&self) -> bool {

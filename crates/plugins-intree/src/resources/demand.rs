@@ -103,6 +103,11 @@ impl Demand {
         }
     }
 
+    /// Success, or the rejection for `shortages`.
+    pub(super) fn answer(&self, shortages: &Shortages) -> Status {
+        if shortages.is_empty() { Status::SUCCESS } else { self.rejection(shortages) }
+    }
+
     /// The rejection for `shortages`.
     pub(super) fn rejection(&self, shortages: &Shortages) -> Status {
         // Sorted, so that scalar resources come last.
@@ -134,7 +139,7 @@ pub(crate) fn check_node_resources(needed: &Resources, node: &NodeView<'_>) -> S
     let demand = Demand::of_resources(needed, |name| name.starts_with("hugepages-"));
     let mut shortages = Shortages::default();
     demand.add_shortages(node.allocatable(), Some(node), |_| false, &mut shortages);
-    if shortages.is_empty() { Status::SUCCESS } else { demand.rejection(&shortages) }
+    demand.answer(&shortages)
 }
 
 /// What a node is short of, in order.

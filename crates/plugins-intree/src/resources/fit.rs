@@ -41,14 +41,6 @@ impl Fit {
         self.devices.is_some() && device_classes::serves(cluster, name)
     }
 
-    fn shortages_on(&self, demand: &Demand, node: &NodeView<'_>) -> Shortages {
-        let mut shortages = Shortages::default();
-        shortages.check_pods(node.n_pods(), node.allowed_pods());
-        let is_served = |name: &str| self.is_served(node.cluster(), name);
-        demand.add_shortages(node.allocatable(), Some(node), is_served, &mut shortages);
-        shortages
-    }
-
     fn scoring<'a>(&'a self, pod: &'a Pod) -> Scoring<'a> {
         Scoring {
             scorer: self.args.strategy.name(),
@@ -82,8 +74,11 @@ impl PreFilter for Fit {
 impl Filter for Fit {
     fn filter(&self, _: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
         let Some(demand) = state.get::<Demand>() else { return Status::error(NO_STATE) };
-        let shortages = self.shortages_on(demand, node);
-        if shortages.is_empty() { Status::SUCCESS } else { demand.rejection(&shortages) }
+        let mut shortages = Shortages::default();
+        shortages.check_pods(node.n_pods(), node.allowed_pods());
+        let is_served = |name: &str| self.is_served(node.cluster(), name);
+        demand.add_shortages(node.allocatable(), Some(node), is_served, &mut shortages);
+        demand.answer(&shortages)
     }
 
     fn filter_all(
