@@ -99,37 +99,16 @@ impl Defaults {
     ) -> Result<GivenConstraints<'a>, String> {
         let own = &*pod.spec.topology_spread_constraints;
         if own.is_empty() {
-            return Ok(self.defaults_for(cx, pod, action));
+            let selector = self.have(action).then(|| default_selector(cx, pod));
+            let selector = selector.filter(|selector| !selector.is_empty());
+            let given = if selector.is_some() { &*self.constraints } else { &[] };
+            return Ok(GivenConstraints { given, action, selector });
         }
         let all = GivenConstraints { given: own, action, selector: None };
         let error = all.iter().find_map(|given| given.selector_error.as_ref());
-        match error {
-            Some(error) => {
-                let kind = match action {
-                    WhenUnsatisfiable::DoNotSchedule => "hard",
-                    _ => "soft",
-                };
-                Err(format!("obtaining pod's {kind} topology spread constraints: {error}"))
-            }
-            None => Ok(all),
-        }
-    }
-
-    fn defaults_for<'a>(
-        &'a self,
-        cx: &Context<'_>,
-        pod: &Pod,
-        action: WhenUnsatisfiable,
-    ) -> GivenConstraints<'a> {
-        let none = GivenConstraints { given: &[], action, selector: None };
-        if !self.have(action) {
-            return none;
-        }
-        let selector = default_selector(cx, pod);
-        if selector.is_empty() {
-            return none;
-        }
-        GivenConstraints { given: &self.constraints, selector: Some(selector), ..none }
+        let Some(error) = error else { return Ok(all) };
+        let kind = if action == WhenUnsatisfiable::DoNotSchedule { "hard" } else { "soft" };
+        Err(format!("obtaining pod's {kind} topology spread constraints: {error}"))
     }
 
     /// Whether the profile has constraints with this action.

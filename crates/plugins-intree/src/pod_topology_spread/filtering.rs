@@ -228,13 +228,7 @@ impl Filter for PodTopologySpread {
                 read.and_then(|counts| Some((counts.column()?, counts.numbers())))
             else {
                 // As for a single node: none is known to be in a domain.
-                let unlabelled = sink.code_for(self.rejection_label.clone());
-                for idx in nodes {
-                    if sink.is_open(*idx) {
-                        sink.reject_with(*idx, unlabelled);
-                    }
-                }
-                break;
+                return sink.reject_each(cx, nodes, |_, _| self.rejection_label.clone());
             };
             let most = hard.most(at, limit, counts);
             // A domain without nodes that count has no pods.

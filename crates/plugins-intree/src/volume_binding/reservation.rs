@@ -26,13 +26,11 @@ impl Reservation {
         commands: &mut Commands,
     ) -> Result<Self, String> {
         let mut reservation = Self::default();
-        match reservation.fill(objects, found, node, commands) {
-            Ok(()) => Ok(reservation),
-            Err(error) => {
-                reservation.give_back(0, commands);
-                Err(error)
-            }
+        let filled = reservation.fill(objects, found, node, commands);
+        if filled.is_err() {
+            reservation.give_back(0, commands);
         }
+        filled.map(|()| reservation)
     }
 
     fn fill(
