@@ -49,12 +49,9 @@ fn required(pod: &Pod) -> Option<&NodeSelector> {
 
 /// The pod's preferred terms; none when the list is absent. The error is the status of PreScore and Score.
 fn preferred(pod: &Pod) -> Result<Option<&[PreferredNodeTerm]>, Status> {
-    let Some(affinity) = &pod.spec.node_affinity else { return Ok(None) };
-    match &affinity.preferred {
-        None => Ok(None),
-        Some(Ok(terms)) => Ok(Some(terms)),
-        Some(Err(error)) => Err(Status::error(error.to_string())),
-    }
+    let given = pod.spec.node_affinity.as_ref().and_then(|affinity| affinity.preferred.as_ref());
+    let terms = given.map(|terms| terms.as_deref());
+    terms.transpose().map_err(|error| Status::error(error.to_string()))
 }
 
 /// Whether the pod itself limits the nodes it fits.

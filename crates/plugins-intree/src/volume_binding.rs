@@ -31,12 +31,10 @@ use kube_scheduler_framework::{
     NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreBind, PreBindFlight, PreFilter,
     PreFilterOutcome, PreScore, Reserve, Score, Sign, SignatureWriter, Status,
 };
-use smallvec::SmallVec;
 use tracing::{debug, trace};
 
 use self::bind::BindVolumes;
 use self::claims::{PodClaims, all_bound};
-use self::find::Obstacle;
 use self::log::SearchLog;
 use self::reservation::Reservation;
 use self::state::PodVolumes;
@@ -69,12 +67,6 @@ struct VolumeBinding {
 
 fn no_state() -> Status {
     Status::error(NO_STATE)
-}
-
-fn rejection(mut obstacles: SmallVec<[Obstacle; 2]>) -> Status {
-    obstacles.sort_unstable();
-    let reasons = obstacles.into_iter().map(|obstacle| obstacle.as_str().into());
-    Status::new(Code::UnschedulableAndUnresolvable, reasons)
 }
 
 plugin!(
@@ -118,7 +110,11 @@ impl Filter for VolumeBinding {
         match volumes.claims.find(cx.cluster(), node, log) {
             Err(error) => Status::error(error),
             Ok(found) if found.obstacles.is_empty() => Status::SUCCESS,
-            Ok(found) => rejection(found.obstacles),
+            Ok(mut found) => {
+                found.obstacles.sort_unstable();
+                let reasons = found.obstacles.iter().map(|obstacle| obstacle.as_str().into());
+                Status::new(Code::UnschedulableAndUnresolvable, reasons)
+            }
         }
     }
 

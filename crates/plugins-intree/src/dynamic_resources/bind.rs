@@ -16,9 +16,8 @@ use super::pod_tries::PodTries;
 use super::shared::PluginData;
 use super::state::{PodClaim, PodDevices, UnconfirmedWrite};
 use super::waiting::DeviceWait;
-use super::{decoded, writes};
+use super::{decoded, no_state, writes};
 
-const NO_STATE: &str = "not found";
 /// How long it may take until a claim that was created is seen; then it is read, to know whether it is there.
 const KNOWN_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -50,7 +49,7 @@ impl BindClaims {
 
     /// Goes on with the first claim from `at` on that has to be bound, or with waiting.
     fn start(&mut self, cx: &mut TaskContext<'_>, at: usize) -> TaskStep {
-        let Some(devices) = cx.state.get::<PodDevices>() else { return failed(NO_STATE.into()) };
+        let Some(devices) = cx.state.get::<PodDevices>() else { return TaskStep::Done(no_state()) };
         let needs_binding = |claim: &PodClaim| {
             let is_needed =
                 !claim.is_special || claim.reserved.is_some() || !claim.claim.requests.is_empty();

@@ -149,10 +149,7 @@ impl Permit for Coscheduling {
             return Some(0);
         }
         let object = object(cx.cluster(), group.namespace, group.name)?;
-        match has_least(object) {
-            true => None,
-            false => self.gangs.members_needed(cx, group),
-        }
+        if has_least(object) { None } else { self.gangs.members_needed(cx, group) }
     }
 }
 

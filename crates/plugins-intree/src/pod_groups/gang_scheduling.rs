@@ -208,13 +208,9 @@ impl Permit for GangScheduling {
             return Some(0);
         }
         let (object, state) = cx.cluster().pod_group_with_pods(namespace, name).ok()?;
-        match object.min_count() {
-            Some(min_count) => {
-                let min_count = usize::try_from(min_count).unwrap_or(0);
-                Some(min_count.saturating_sub(state?.n_scheduled()))
-            }
-            None => Some(0),
-        }
+        let Some(min_count) = object.min_count() else { return Some(0) };
+        let min_count = usize::try_from(min_count).unwrap_or(0);
+        Some(min_count.saturating_sub(state?.n_scheduled()))
     }
 }
 
