@@ -99,6 +99,7 @@ mod requests;
 mod room;
 mod state;
 mod store_size;
+mod versions;
 
 pub use change_log::{ChangeEntries, ChangeKinds, Changes, NodeChange};
 pub use check::{Difference, check};
@@ -117,6 +118,7 @@ pub use pod_groups::{MemberPlace, PodGroupError, PodGroupState};
 pub use ports::HostPorts;
 pub use state::ClusterState;
 pub use store_size::StoreSize;
+pub use versions::Versions;
 
 /// Values of all nodes by slot, for scans over many nodes.
 pub mod columns {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::reads::PhaseReads;
-use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState};
+use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState, Versions};
 use kube_scheduler_framework::following::FollowOutcome;
 use kube_scheduler_framework::{Code, CycleState, NodeIdx, Status};
 use kube_scheduler_runtime::{MeteredPoint, Runner, SkipSet};
@@ -27,7 +27,6 @@ use crate::buffers::Buffers;
 use crate::evaluation::{Evaluation, NominatedVerdicts, verdicts_with_nominated_pods};
 use crate::preference::TieBreak;
 use crate::ranking::{DOMAINS_START_OVER, DomainPlugins, Ranking};
-use crate::versions::Versions;
 
 pub(crate) use self::signatures::{SignPlan, Signatures};
 

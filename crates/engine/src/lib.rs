@@ -55,7 +55,6 @@ mod status_change;
 mod term_limits;
 mod trial_claims;
 mod turn;
-mod versions;
 
 pub use budget::WorkLimits;
 pub use build::{BuildError, EngineOptions};

@@ -12,7 +12,7 @@ mod groups;
 mod own_scores;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::{ChangeKinds, ClusterState};
+use kube_scheduler_cache::{ChangeKinds, ClusterState, Versions};
 use kube_scheduler_framework::{Code, CycleState, NodeIdx};
 use kube_scheduler_runtime::{MeteredPoint, Runner, SkipSet};
 
@@ -22,7 +22,6 @@ use self::own_scores::OwnScores;
 use crate::buffers::Buffers;
 use crate::evaluation::Evaluation;
 use crate::preference::TieBreak;
-use crate::versions::Versions;
 
 /// With more groups than this, looking at all of them takes as long as looking at all nodes. `bench core` does not reach it: without
 /// groups SchedulingPodAntiAffinity takes seven times as long.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{KeyedMap, Pod, Resources, WorkMeter};
 use kube_scheduler_cache::ClusterState;
+use kube_scheduler_cache::{ClusterState, Versions};
 use kube_scheduler_cache::reads::Reads;
 use kube_scheduler_framework::groups::{ChoiceOutcome, GroupDemand, MemberOnNode};
 use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Status};
@@ -19,7 +20,6 @@ use crate::cycle::{SchedulingCycle, Scope};
 use crate::group::{Group, GroupWork};
 use crate::guard::guarded;
 use crate::observer::NoObserver;
-use crate::versions::Versions;
 
 /// What placing a member and taking it back counts as, in units of work.
 const STEP: u64 = 500;

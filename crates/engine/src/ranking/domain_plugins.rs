@@ -11,16 +11,15 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::ClusterState;
 use kube_scheduler_cache::counters::{CounterReads, PodCounter};
 use kube_scheduler_cache::reads::{PluginReads, ReadSet, Reads};
+use kube_scheduler_cache::{ClusterState, Versions};
 use kube_scheduler_framework::{
     Code, CycleState, FeasibleNodes, NodeIdx, Normalization, Plugin, PluginName,
 };
 use kube_scheduler_runtime::{EvaluationReads, PluginIdx, Runner, SkipSet, check_score};
 
 use super::groups::Standing;
-use crate::versions::Versions;
 
 /// A plugin with what it prepared for one kind of pods.
 struct DomainPlugin {

@@ -13,8 +13,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::reads::{PluginReads, ReadSet, Reads};
-use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState, NodeIdx};
+use kube_scheduler_cache::reads::{PluginReads, ReadSet};
+use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState, NodeIdx, Versions};
 
 use super::changes::changed_fixtures;
 use super::fixture::Fixture;
@@ -427,9 +427,8 @@ impl Check<'_> {
             false => asked.about_all(before, &reads),
         };
         let reads = reads.get();
-        if !reads.can_be_cached()
-            || !versions_agree(before.cluster(), after.cluster(), reads.union())
-        {
+        let (was, is) = (Versions::of(before.cluster()), Versions::of(after.cluster()));
+        if !reads.can_be_cached() || !was.agree(&is, reads.union()) {
             return;
         }
         let fresh = self.answers(after, pod);
@@ -472,16 +471,6 @@ fn equally_signed<'p>(plugin: &dyn Plugin, pods: &'p [Arc<Pod>]) -> Vec<Vec<&'p 
         }
     }
     classes.into_values().collect()
-}
-
-fn versions_agree(before: &ClusterState, after: &ClusterState, reads: Reads) -> bool {
-    (!reads.intersects(Reads::MEMBERSHIP)
-        || before.membership_sequence() == after.membership_sequence())
-        && (!reads.intersects(Reads::IMAGE_STATES)
-            || before.image_sequence() == after.image_sequence())
-        && before.objects().versions().agree(&after.objects().versions(), reads)
-        && (!reads.intersects(Reads::AFFINITY_TERMS)
-            || before.affinity_terms_version() == after.affinity_terms_version())
 }
 
 fn changed_nodes(

@@ -1,12 +1,13 @@
 //! Versions of the parts of the cluster that do not belong to a single node, to see whether a cached answer is out of date.
 
-use kube_scheduler_cache::ClusterState;
-use kube_scheduler_cache::affinity::AffinityTermsVersion;
-use kube_scheduler_cache::reads::{ObjectVersions, Reads};
+use crate::affinity_terms::AffinityTermsVersion;
+use crate::objects::ObjectVersions;
+use crate::reads::Reads;
+use crate::state::ClusterState;
 
 /// The versions of the parts of the cluster that do not belong to a single node, at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Versions {
+pub struct Versions {
     membership: u64,
     images: u64,
     objects: ObjectVersions,
@@ -14,7 +15,8 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    pub(crate) fn of(cluster: &ClusterState) -> Self {
+    /// The versions of a cluster as it is.
+    pub fn of(cluster: &ClusterState) -> Self {
         Self {
             membership: cluster.membership_sequence(),
             images: cluster.image_sequence(),
@@ -24,7 +26,7 @@ impl Versions {
     }
 
     /// Whether nothing that matters to an answer differs.
-    pub(crate) fn agree(&self, now: &Self, reads: Reads) -> bool {
+    pub fn agree(&self, now: &Self, reads: Reads) -> bool {
         (!reads.intersects(Reads::MEMBERSHIP) || self.membership == now.membership)
             && (!reads.intersects(Reads::IMAGE_STATES) || self.images == now.images)
             && self.objects.agree(&now.objects, reads)
@@ -32,7 +34,7 @@ impl Versions {
     }
 
     /// Whether the distinct affinity terms on nodes are the same.
-    pub(crate) fn has_terms_of(&self, now: &Self) -> bool {
+    pub fn has_terms_of(&self, now: &Self) -> bool {
         self.affinity_terms == now.affinity_terms
     }
 }
