@@ -32,6 +32,16 @@ pub(crate) enum Scope {
     Asked,
 }
 
+/// Readers of what the cluster state calls the same, each with what is noted: of the whole cluster by `all`, of a node by `at_node`.
+macro_rules! readers {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $value:ty, $of:ident $reads:expr;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(self, $($arg: $type),*) -> $value {
+            self.$of($reads).$name($($arg),*)
+        }
+    )*};
+}
+
 /// The cluster: nodes, the pods on them, and all other objects. Copying copies references.
 ///
 /// An answer depends on what was read for it and is cached until that changes, so read no more than you need.
@@ -104,9 +114,13 @@ impl<'a> ClusterView<'a> {
 
 /// # Nodes
 impl<'a> ClusterView<'a> {
-    /// The slot of a node.
-    pub fn node_idx(self, name: &str) -> Option<NodeIdx> {
-        self.all(Reads::MEMBERSHIP).node_idx(name)
+    readers! {
+        /// The slot of a node.
+        node_idx(name: &str) -> Option<NodeIdx>, all Reads::MEMBERSHIP;
+        /// Number of nodes.
+        n_nodes() -> usize, all Reads::MEMBERSHIP;
+        /// All nodes, in the order in which attempts go through them.
+        order() -> &'a [NodeIdx], all Reads::MEMBERSHIP;
     }
 
     /// The node in a slot, `None` when there is none.
@@ -114,109 +128,52 @@ impl<'a> ClusterView<'a> {
     pub fn node(self, node: NodeIdx) -> Option<NodeView<'a>> {
         NodeView::new(self, node)
     }
-
-    /// Number of nodes.
-    pub fn n_nodes(self) -> usize {
-        self.all(Reads::MEMBERSHIP).n_nodes()
-    }
-
-    /// All nodes, in the order in which attempts go through them.
-    pub fn order(self) -> &'a [NodeIdx] {
-        self.all(Reads::MEMBERSHIP).order()
-    }
 }
 
 /// # Columns
 impl<'a> ClusterView<'a> {
-    /// The slots that have a node.
-    pub fn live_nodes(self) -> &'a NodeSet {
-        self.at_node(Reads::NOTHING).live_nodes()
-    }
-
-    /// The name of a node.
-    pub fn node_name(self, node: NodeIdx) -> Option<&'a Arc<str>> {
-        self.at_node(Reads::NODE_NAME).node_name(node)
-    }
-
-    /// The allocatable resources of nodes.
-    pub fn allocatable(self) -> &'a ResourceColumns {
-        self.at_node(Reads::ALLOCATABLE).allocatable()
-    }
-
-    /// What the pods on a node request.
-    pub fn requested(self) -> &'a ResourceColumns {
-        self.at_node(Reads::POD_SUMS).requested()
-    }
-
-    /// CPU, in milli-CPU, that the pods on a node request, with a default for containers that request none.
-    pub fn non_zero_milli_cpu(self) -> &'a Column<i64> {
-        self.at_node(Reads::POD_SUMS).non_zero_milli_cpu()
-    }
-
-    /// Memory, in bytes, that the pods on a node request, with a default for containers that request none.
-    pub fn non_zero_memory(self) -> &'a Column<i64> {
-        self.at_node(Reads::POD_SUMS).non_zero_memory()
-    }
-
-    /// The greatest number of pods that a node accepts.
-    pub fn allowed_pods(self) -> &'a Column<i64> {
-        self.at_node(Reads::ALLOCATABLE).allowed_pods()
-    }
-
-    /// How many pods are on a node.
-    pub fn pod_count(self) -> &'a Column<i64> {
-        self.at_node(Reads::POD_SUMS).pod_count()
-    }
-
-    /// What is free on a node for pods, CPU, memory and ephemeral storage, rounded down.
-    pub fn headroom(self) -> &'a Column<Headroom> {
-        self.at_node(Reads::ALLOCATABLE.union(Reads::POD_SUMS)).headroom()
-    }
-
-    /// The cordoned nodes.
-    pub fn unschedulable(self) -> &'a NodeSet {
-        self.at_node(Reads::UNSCHEDULABLE).unschedulable()
-    }
-
-    /// Known features that a node declares, one bit each.
-    pub fn feature_bits(self) -> &'a Column<u64> {
-        self.at_node(Reads::FEATURES).feature_bits()
-    }
-
-    /// The distinct taint list of each node, as an id for [`taint_sets`](Self::taint_sets).
-    pub fn taint_set_ids(self) -> &'a Column<TaintSetId> {
-        self.at_node(Reads::TAINTS).taint_set_ids()
-    }
-
-    /// The distinct taint lists behind the ids of [`taint_set_ids`](Self::taint_set_ids).
-    pub fn taint_sets(self) -> &'a TaintSets {
-        self.at_node(Reads::TAINTS).taint_sets()
-    }
-
-    /// The nodes that have an image; `None` when there are none.
-    pub fn nodes_with_image(self, name: &str) -> Option<&'a NodeGroup> {
-        self.at_node(Reads::IMAGES).nodes_with_image(name)
-    }
-
-    /// The values of a label on all nodes; `None` when the cluster keeps no column for the label yet. It will be there for
-    /// the next pod.
-    pub fn label_column(self, key: &str) -> Option<&'a LabelColumn> {
-        self.at_node(Reads::LABELS).label_column(key)
-    }
-
-    /// The host ports in use on a node.
-    pub fn used_ports(self, node: NodeIdx) -> &'a HostPorts {
-        self.at_node(Reads::POD_USES).used_ports(node)
-    }
-
-    /// The nodes with host ports in use, and perhaps others.
-    pub fn nodes_with_ports(self) -> &'a NodeSet {
-        self.at_node(Reads::POD_USES).nodes_with_ports()
-    }
-
-    /// How many volumes of the pods on a node may take one of a CSI driver's places there.
-    pub fn volume_counts(self) -> &'a Column<VolumeCounts> {
-        self.at_node(Reads::POD_USES).volume_counts()
+    readers! {
+        /// The slots that have a node.
+        live_nodes() -> &'a NodeSet, at_node Reads::NOTHING;
+        /// The name of a node.
+        node_name(node: NodeIdx) -> Option<&'a Arc<str>>, at_node Reads::NODE_NAME;
+        /// The allocatable resources of nodes.
+        allocatable() -> &'a ResourceColumns, at_node Reads::ALLOCATABLE;
+        /// What the pods on a node request.
+        requested() -> &'a ResourceColumns, at_node Reads::POD_SUMS;
+        /// CPU, in milli-CPU, that the pods on a node request, with a default for containers that request none.
+        non_zero_milli_cpu() -> &'a Column<i64>, at_node Reads::POD_SUMS;
+        /// Memory, in bytes, that the pods on a node request, with a default for containers that request none.
+        non_zero_memory() -> &'a Column<i64>, at_node Reads::POD_SUMS;
+        /// The greatest number of pods that a node accepts.
+        allowed_pods() -> &'a Column<i64>, at_node Reads::ALLOCATABLE;
+        /// How many pods are on a node.
+        pod_count() -> &'a Column<i64>, at_node Reads::POD_SUMS;
+        /// What is free on a node for pods, CPU, memory and ephemeral storage, rounded down.
+        headroom() -> &'a Column<Headroom>, at_node Reads::ALLOCATABLE.union(Reads::POD_SUMS);
+        /// The cordoned nodes.
+        unschedulable() -> &'a NodeSet, at_node Reads::UNSCHEDULABLE;
+        /// Known features that a node declares, one bit each.
+        feature_bits() -> &'a Column<u64>, at_node Reads::FEATURES;
+        /// The distinct taint list of each node, as an id for [`taint_sets`](Self::taint_sets).
+        taint_set_ids() -> &'a Column<TaintSetId>, at_node Reads::TAINTS;
+        /// The distinct taint lists behind the ids of [`taint_set_ids`](Self::taint_set_ids).
+        taint_sets() -> &'a TaintSets, at_node Reads::TAINTS;
+        /// The nodes that have an image; `None` when there are none.
+        nodes_with_image(name: &str) -> Option<&'a NodeGroup>, at_node Reads::IMAGES;
+        /// The values of a label on all nodes; `None` when the cluster keeps no column for the label yet. It will be there for
+        /// the next pod.
+        label_column(key: &str) -> Option<&'a LabelColumn>, at_node Reads::LABELS;
+        /// The host ports in use on a node.
+        used_ports(node: NodeIdx) -> &'a HostPorts, at_node Reads::POD_USES;
+        /// The nodes with host ports in use, and perhaps others.
+        nodes_with_ports() -> &'a NodeSet, at_node Reads::POD_USES;
+        /// How many volumes of the pods on a node may take one of a CSI driver's places there.
+        volume_counts() -> &'a Column<VolumeCounts>, at_node Reads::POD_USES;
+        /// The pods on a node.
+        pods_on(node: NodeIdx) -> impl Iterator<Item = &'a Arc<Pod>>, at_node Reads::POD_OBJECTS;
+        /// The lowest priority of any pod on a node. O(1).
+        lowest_priority_on(node: NodeIdx) -> Option<i32>, at_node Reads::POD_USES;
     }
 
     /// The nodes that have all labels of `pairs` and match the selector.
@@ -232,63 +189,32 @@ impl<'a> ClusterView<'a> {
     pub fn nodes_matching_term(self, term: &NodeSelectorTerm) -> NodeSet {
         nodes_matching_term(self.at_node(Reads::LABELS), term)
     }
-
-    /// The pods on a node.
-    pub fn pods_on(self, node: NodeIdx) -> impl Iterator<Item = &'a Arc<Pod>> {
-        self.at_node(Reads::POD_OBJECTS).pods_on(node)
-    }
-
-    /// The lowest priority of any pod on a node. O(1).
-    pub fn lowest_priority_on(self, node: NodeIdx) -> Option<i32> {
-        self.at_node(Reads::POD_USES).lowest_priority_on(node)
-    }
 }
 
 /// # Pods of the whole cluster
 impl<'a> ClusterView<'a> {
-    /// A pod that has a node, assumed or not.
-    pub fn pod(self, uid: &str) -> Option<&'a Arc<Pod>> {
-        self.all(Reads::ANYTHING).pod(uid)
-    }
-
-    /// All pods that have a node, with its slot, in an order that depends on the history of the state alone.
-    pub fn all_pods(self) -> impl Iterator<Item = (&'a Arc<Pod>, NodeIdx)> {
-        self.all(Reads::ANYTHING).all_pods()
-    }
-
-    /// The known pods of a pod group: those that the scheduler is responsible for, and those that have a node. `None` if there
-    /// are none, or without the gate `GenericWorkload`.
-    pub fn pod_group(self, namespace: &str, name: &str) -> Option<&'a PodGroupState> {
-        self.all(Reads::ANYTHING).pod_group(namespace, name)
-    }
-
-    /// What the object of a pod group says. O(1).
-    ///
-    /// # Errors
-    /// If there is no such object, or it cannot be read.
-    pub fn pod_group_object(
-        self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<&'a PodGroup, PodGroupError> {
-        self.all(Reads::POD_GROUPS).pod_group_object(namespace, name)
-    }
-
-    /// What the object of a pod group says, and [its known pods](Self::pod_group). O(1).
-    ///
-    /// # Errors
-    /// If there is no such object, or it cannot be read.
-    pub fn pod_group_with_pods(
-        self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<(&'a PodGroup, Option<&'a PodGroupState>), PodGroupError> {
-        self.all(Reads::ANYTHING).pod_group_with_pods(namespace, name)
-    }
-
-    /// How many volumes of pods on nodes use a claim.
-    pub fn pvc_ref_count(self, namespace: &str, claim: &str) -> u32 {
-        self.all(Reads::ANYTHING).pvc_ref_count(namespace, claim)
+    readers! {
+        /// A pod that has a node, assumed or not.
+        pod(uid: &str) -> Option<&'a Arc<Pod>>, all Reads::ANYTHING;
+        /// All pods that have a node, with its slot, in an order that depends on the history of the state alone.
+        all_pods() -> impl Iterator<Item = (&'a Arc<Pod>, NodeIdx)>, all Reads::ANYTHING;
+        /// The known pods of a pod group: those that the scheduler is responsible for, and those that have a node. `None` if there
+        /// are none, or without the gate `GenericWorkload`.
+        pod_group(namespace: &str, name: &str) -> Option<&'a PodGroupState>, all Reads::ANYTHING;
+        /// What the object of a pod group says. O(1).
+        ///
+        /// # Errors
+        /// If there is no such object, or it cannot be read.
+        pod_group_object(namespace: &str, name: &str) -> Result<&'a PodGroup, PodGroupError>,
+            all Reads::POD_GROUPS;
+        /// What the object of a pod group says, and [its known pods](Self::pod_group). O(1).
+        ///
+        /// # Errors
+        /// If there is no such object, or it cannot be read.
+        pod_group_with_pods(namespace: &str, name: &str)
+            -> Result<(&'a PodGroup, Option<&'a PodGroupState>), PodGroupError>, all Reads::ANYTHING;
+        /// How many volumes of pods on nodes use a claim.
+        pvc_ref_count(namespace: &str, claim: &str) -> u32, all Reads::ANYTHING;
     }
 
     /// Counts pods by topology domain, now and later, as `spec` says which of them. O(1) if pods asked for the same before,
@@ -362,15 +288,22 @@ impl<'a> ClusterView<'a> {
 
 /// # Images and other objects
 impl<'a> ClusterView<'a> {
-    /// Size and spread of an image; `None` when no node has it.
-    pub fn image(self, name: &str) -> Option<ImageState> {
-        self.all(Reads::IMAGE_STATES).image(name)
-    }
-
-    /// All objects that are neither pods nor nodes. An answer that needs one API group alone stays valid longer if it reads
-    /// [`objects_of`](Self::objects_of).
-    pub fn objects(self) -> &'a ObjectStore {
-        self.all(Reads::ALL_OBJECTS).objects()
+    readers! {
+        /// Size and spread of an image; `None` when no node has it.
+        image(name: &str) -> Option<ImageState>, all Reads::IMAGE_STATES;
+        /// All objects that are neither pods nor nodes. An answer that needs one API group alone stays valid longer if it reads
+        /// [`objects_of`](Self::objects_of).
+        objects() -> &'a ObjectStore, all Reads::ALL_OBJECTS;
+        /// The volume limits from the CSINode object of a node.
+        csi_limits(node: NodeIdx) -> Option<&'a CsiLimits>, all Reads::OBJECTS;
+        /// The distinct volume limits of each node, as an id: nodes with equal limits have equal ids.
+        csi_limits_ids() -> &'a Column<CsiLimitsId>, all Reads::OBJECTS;
+        /// Number of distinct ids in [`csi_limits_ids`](Self::csi_limits_ids).
+        n_csi_limits_ids() -> usize, all Reads::OBJECTS;
+        /// How many volumes are attached to a node.
+        n_attachments() -> &'a Column<u32>, all Reads::OBJECTS;
+        /// The volumes that are attached to a node.
+        attachments_on(node: &str) -> impl Iterator<Item = &'a Attachment>, all Reads::OBJECTS;
     }
 
     /// The objects of one API group, empty for the core group.
@@ -386,30 +319,5 @@ impl<'a> ClusterView<'a> {
     /// Which place of a CSI driver the volume of a claim takes; see [`UsedVolume::of_claim`].
     pub fn volume_of_claim(self, claim: &Object, with_migration: bool) -> Option<UsedVolume> {
         UsedVolume::of_claim(self.all(Reads::OBJECTS).objects(), claim, with_migration)
-    }
-
-    /// The volume limits from the CSINode object of a node.
-    pub fn csi_limits(self, node: NodeIdx) -> Option<&'a CsiLimits> {
-        self.all(Reads::OBJECTS).csi_limits(node)
-    }
-
-    /// The distinct volume limits of each node, as an id: nodes with equal limits have equal ids.
-    pub fn csi_limits_ids(self) -> &'a Column<CsiLimitsId> {
-        self.all(Reads::OBJECTS).csi_limits_ids()
-    }
-
-    /// Number of distinct ids in [`csi_limits_ids`](Self::csi_limits_ids).
-    pub fn n_csi_limits_ids(self) -> usize {
-        self.all(Reads::OBJECTS).n_csi_limits_ids()
-    }
-
-    /// How many volumes are attached to a node.
-    pub fn n_attachments(self) -> &'a Column<u32> {
-        self.all(Reads::OBJECTS).n_attachments()
-    }
-
-    /// The volumes that are attached to a node.
-    pub fn attachments_on(self, node: &str) -> impl Iterator<Item = &'a Attachment> {
-        self.all(Reads::OBJECTS).attachments_on(node)
     }
 }

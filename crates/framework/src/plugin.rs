@@ -10,6 +10,16 @@ use crate::points::{
     PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score, Sign,
 };
 
+/// Methods of [`Plugin`] that give it as an extension point; `None` for one that it does not implement.
+macro_rules! accessors {
+    ($($(#[$doc:meta])* $accessor:ident: $point:ident;)*) => {$(
+        $(#[$doc])*
+        fn $accessor(&self) -> Option<&dyn $point> {
+            None
+        }
+    )*};
+}
+
 /// A scheduler plugin.
 ///
 /// A plugin is one value per profile, shared by all attempts; what belongs to one attempt lives in the
@@ -43,85 +53,47 @@ pub trait Plugin: Send + Sync + 'static {
         0
     }
 
-    /// Reads objects when they come in, so that no attempt has to.
-    fn as_object_reader(&self) -> Option<&dyn ObjectReader> {
-        None
-    }
-    /// Says which pods are a pod group by other means than `scheduling.k8s.io`. Asked where the plugin is enabled for Permit.
-    fn as_group_source(&self) -> Option<&dyn GroupSource> {
-        None
-    }
-    /// Decides whether a pod may enter the active queue.
-    fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
-        None
-    }
-    /// Decides which of two queued pods is scheduled first.
-    fn as_queue_sort(&self) -> Option<&dyn QueueSort> {
-        None
-    }
-    /// Computes once per attempt what Filter needs for every node; may restrict the attempt to some nodes.
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        None
-    }
-    /// Decides whether the pod can run on a node.
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        None
-    }
-    /// Looks for a way to make the pod fit when no node does, such as preemption.
-    fn as_post_filter(&self) -> Option<&dyn PostFilter> {
-        None
-    }
-    /// Computes once per attempt what Score needs for every node.
-    fn as_pre_score(&self) -> Option<&dyn PreScore> {
-        None
-    }
-    /// Scores the nodes that fit.
-    fn as_score(&self) -> Option<&dyn Score> {
-        None
-    }
-    /// Book-keeping once a node is chosen; undone when the pod is not bound to it after all.
-    fn as_reserve(&self) -> Option<&dyn Reserve> {
-        None
-    }
-    /// Approves, denies or delays the binding.
-    fn as_permit(&self) -> Option<&dyn Permit> {
-        None
-    }
-    /// Work that must be done before the binding is written.
-    fn as_pre_bind(&self) -> Option<&dyn PreBind> {
-        None
-    }
-    /// Writes the binding.
-    fn as_bind(&self) -> Option<&dyn Bind> {
-        None
-    }
-    /// Notified about a finished binding.
-    fn as_post_bind(&self) -> Option<&dyn PostBind> {
-        None
-    }
-    /// Looks for a way to make a whole pod group fit. Asked where the plugin is enabled for PostFilter.
-    fn as_pod_group_post_filter(&self) -> Option<&dyn PodGroupPostFilter> {
-        None
-    }
-    /// Proposes sets of nodes for a whole pod group.
-    fn as_placement_generate(&self) -> Option<&dyn PlacementGenerate> {
-        None
-    }
-    /// Rules sets of nodes out for a pod group by counting. Asked where the plugin is enabled for Filter.
-    fn as_placement_bound(&self) -> Option<&dyn PlacementBound> {
-        None
-    }
-    /// Scores sets of nodes in which a pod group fits.
-    fn as_placement_score(&self) -> Option<&dyn PlacementScore> {
-        None
-    }
-    /// Lists the cluster events after which a pod that this plugin rejected is worth a retry.
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        None
-    }
-    /// Writes the fields of a pod that this plugin's answers depend on, so that equal pods can share answers.
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        None
+    accessors! {
+        /// Reads objects when they come in, so that no attempt has to.
+        as_object_reader: ObjectReader;
+        /// Says which pods are a pod group by other means than `scheduling.k8s.io`. Asked where the plugin is enabled for Permit.
+        as_group_source: GroupSource;
+        /// Decides whether a pod may enter the active queue.
+        as_pre_enqueue: PreEnqueue;
+        /// Decides which of two queued pods is scheduled first.
+        as_queue_sort: QueueSort;
+        /// Computes once per attempt what Filter needs for every node; may restrict the attempt to some nodes.
+        as_pre_filter: PreFilter;
+        /// Decides whether the pod can run on a node.
+        as_filter: Filter;
+        /// Looks for a way to make the pod fit when no node does, such as preemption.
+        as_post_filter: PostFilter;
+        /// Computes once per attempt what Score needs for every node.
+        as_pre_score: PreScore;
+        /// Scores the nodes that fit.
+        as_score: Score;
+        /// Book-keeping once a node is chosen; undone when the pod is not bound to it after all.
+        as_reserve: Reserve;
+        /// Approves, denies or delays the binding.
+        as_permit: Permit;
+        /// Work that must be done before the binding is written.
+        as_pre_bind: PreBind;
+        /// Writes the binding.
+        as_bind: Bind;
+        /// Notified about a finished binding.
+        as_post_bind: PostBind;
+        /// Looks for a way to make a whole pod group fit. Asked where the plugin is enabled for PostFilter.
+        as_pod_group_post_filter: PodGroupPostFilter;
+        /// Proposes sets of nodes for a whole pod group.
+        as_placement_generate: PlacementGenerate;
+        /// Rules sets of nodes out for a pod group by counting. Asked where the plugin is enabled for Filter.
+        as_placement_bound: PlacementBound;
+        /// Scores sets of nodes in which a pod group fits.
+        as_placement_score: PlacementScore;
+        /// Lists the cluster events after which a pod that this plugin rejected is worth a retry.
+        as_enqueue_extensions: EnqueueExtensions;
+        /// Writes the fields of a pod that this plugin's answers depend on, so that equal pods can share answers.
+        as_sign: Sign;
     }
 }
 

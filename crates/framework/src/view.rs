@@ -12,6 +12,19 @@ use kube_scheduler_cache::{ClusterState, NodeIdx, NodeOverlay};
 
 use crate::cluster_view::{ClusterView, Scope};
 
+/// Readers of parts of the node object, each with what is noted.
+macro_rules! parts_of_node {
+    ($($(#[$doc:meta])* $name:ident -> $value:ty, $reads:expr, |$node:ident| $part:expr;)*) => {$(
+        $(#[$doc])*
+        #[inline]
+        pub fn $name(&self) -> $value {
+            self.read($reads);
+            let $node = self.node;
+            $part
+        }
+    )*};
+}
+
 /// One node, with hypothetical pods added or removed if there is an overlay. Copying copies references.
 ///
 /// An answer depends on what was read for it: prefer the narrow readers to [`node`](Self::node).
@@ -53,19 +66,28 @@ impl<'a> NodeView<'a> {
         self.cluster.at_node(reads)
     }
 
-    /// The whole node object. The answer then depends on every aspect of the node, except for its resource version.
-    #[inline]
-    pub fn node(&self) -> &'a Arc<Node> {
-        self.read(Reads::NODE_OBJECT);
-        self.node
-    }
-
-    /// The node as the API server sent it, where a plugin [reads it](crate::Plugin::reads_node_sources). Changes of what the
-    /// scheduler knows nothing of are not followed, so an answer that reads it is never cached.
-    #[inline]
-    pub fn source(&self) -> Option<&'a Source> {
-        self.read(Reads::ANYTHING);
-        self.node.source.as_deref()
+    parts_of_node! {
+        /// The whole node object. The answer then depends on every aspect of the node, except for its resource version.
+        node -> &'a Arc<Node>, Reads::NODE_OBJECT, |node| node;
+        /// The node as the API server sent it, where a plugin [reads it](crate::Plugin::reads_node_sources). Changes of what the
+        /// scheduler knows nothing of are not followed, so an answer that reads it is never cached.
+        source -> Option<&'a Source>, Reads::ANYTHING, |node| node.source.as_deref();
+        /// `metadata.name` of the node.
+        name -> &'a Arc<str>, Reads::NODE_NAME, |node| &node.name;
+        /// `metadata.labels` of the node.
+        labels -> &'a Labels, Reads::LABELS, |node| &node.labels;
+        /// `metadata.annotations` of the node.
+        annotations -> &'a Labels, Reads::ANNOTATIONS, |node| &node.annotations;
+        /// `spec.taints` of the node.
+        taints -> &'a [Taint], Reads::TAINTS, |node| &node.taints;
+        /// Whether the node is cordoned.
+        is_unschedulable -> bool, Reads::UNSCHEDULABLE, |node| node.unschedulable;
+        /// Known features that the node declares, one bit each.
+        feature_bits -> u64, Reads::FEATURES, |node| node.feature_bits;
+        /// What the node has for pods.
+        allocatable -> &'a Resources, Reads::ALLOCATABLE, |node| &node.allocatable;
+        /// How many pods the node takes.
+        allowed_pods -> i64, Reads::ALLOCATABLE, |node| node.allowed_pods;
     }
 
     /// The slot of the node: its number in columns.
@@ -74,67 +96,11 @@ impl<'a> NodeView<'a> {
         self.idx
     }
 
-    /// `metadata.name` of the node.
-    #[inline]
-    pub fn name(&self) -> &'a Arc<str> {
-        self.read(Reads::NODE_NAME);
-        &self.node.name
-    }
-
-    /// `metadata.labels` of the node.
-    #[inline]
-    pub fn labels(&self) -> &'a Labels {
-        self.read(Reads::LABELS);
-        &self.node.labels
-    }
-
-    /// `metadata.annotations` of the node.
-    #[inline]
-    pub fn annotations(&self) -> &'a Labels {
-        self.read(Reads::ANNOTATIONS);
-        &self.node.annotations
-    }
-
-    /// `spec.taints` of the node.
-    #[inline]
-    pub fn taints(&self) -> &'a [Taint] {
-        self.read(Reads::TAINTS);
-        &self.node.taints
-    }
-
-    /// Whether the node is cordoned.
-    #[inline]
-    pub fn is_unschedulable(&self) -> bool {
-        self.read(Reads::UNSCHEDULABLE);
-        self.node.unschedulable
-    }
-
-    /// Known features that the node declares, one bit each.
-    #[inline]
-    pub fn feature_bits(&self) -> u64 {
-        self.read(Reads::FEATURES);
-        self.node.feature_bits
-    }
-
     /// Whether the node has what the pod's node selector and required node affinity ask for.
     #[inline]
     pub fn satisfies_node_affinity(&self, pod: &Pod) -> bool {
         self.read(Reads::LABELS);
         node_satisfies_required_affinity(pod, self.node)
-    }
-
-    /// What the node has for pods.
-    #[inline]
-    pub fn allocatable(&self) -> &'a Resources {
-        self.read(Reads::ALLOCATABLE);
-        &self.node.allocatable
-    }
-
-    /// How many pods the node takes.
-    #[inline]
-    pub fn allowed_pods(&self) -> i64 {
-        self.read(Reads::ALLOCATABLE);
-        self.node.allowed_pods
     }
 
     /// CPU that its pods ask for, in milli-CPU.
