@@ -181,10 +181,12 @@ pub struct WaitingPod {
 
 /// Read access to the pods that wait on Permit.
 pub trait WaitingPods: Sync {
-    /// The waiting pod with this UID.
-    fn waiting_pod(&self, uid: &str) -> Option<WaitingPod>;
     /// All waiting pods in the order in which they began to wait.
     fn waiting_pods(&self) -> Vec<WaitingPod>;
+    /// The waiting pod with this UID.
+    fn waiting_pod(&self, uid: &str) -> Option<WaitingPod> {
+        self.waiting_pods().into_iter().find(|waiting| *waiting.pod.uid == *uid)
+    }
     /// Whether any pod waits.
     fn has_waiting_pods(&self) -> bool {
         !self.waiting_pods().is_empty()
@@ -199,10 +201,12 @@ pub trait NominatedPods: Sync {
     /// Pods nominated to `node`, oldest nomination first. A pod that the queue does not hold at the moment is a
     /// stub without priority and requests (`docs/spec/core.md` §10.6).
     fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>>;
-    /// Whether any pod is nominated anywhere: a cheap way out.
-    fn has_nominated_pods(&self) -> bool;
     /// The names of all nodes that have nominated pods, sorted.
     fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>>;
+    /// Whether any pod is nominated anywhere: a cheap way out.
+    fn has_nominated_pods(&self) -> bool {
+        !self.nodes_with_nominated_pods().is_empty()
+    }
     /// All of these nodes with [their pods](Self::nominated_pods).
     fn nominations(&self) -> Vec<NodeNominations> {
         let nodes = self.nodes_with_nominated_pods().into_iter();

@@ -12,10 +12,14 @@ use kube_scheduler_api_types::Pod;
 ///
 /// Answers of plugins that read this are not cached.
 pub trait KnownPods: Sync {
-    /// One pod.
-    fn pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>>;
-    /// All pods of a namespace, by name. O(n log n) in the pods of the namespace.
-    fn pods_in(&self, namespace: &str) -> Vec<Arc<Pod>>;
     /// All pods, by namespace and name. O(n log n) in all pods.
     fn all_pods(&self) -> Vec<Arc<Pod>>;
+    /// All pods of a namespace, by name. O(n log n) in the pods of the namespace.
+    fn pods_in(&self, namespace: &str) -> Vec<Arc<Pod>> {
+        self.all_pods().into_iter().filter(|pod| *pod.namespace == *namespace).collect()
+    }
+    /// One pod.
+    fn pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
+        self.pods_in(namespace).into_iter().find(|pod| *pod.name == *name)
+    }
 }

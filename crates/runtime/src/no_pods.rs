@@ -27,24 +27,12 @@ pub fn cluster_alone(cluster: &ClusterState, now: Timestamp) -> Sources<'_> {
 }
 
 impl KnownPods for NoPods {
-    fn pod(&self, _: &str, _: &str) -> Option<Arc<Pod>> {
-        None
-    }
-
-    fn pods_in(&self, _: &str) -> Vec<Arc<Pod>> {
-        Vec::new()
-    }
-
     fn all_pods(&self) -> Vec<Arc<Pod>> {
         Vec::new()
     }
 }
 
 impl WaitingPods for NoPods {
-    fn waiting_pod(&self, _: &str) -> Option<WaitingPod> {
-        None
-    }
-
     fn waiting_pods(&self) -> Vec<WaitingPod> {
         Vec::new()
     }
@@ -53,10 +41,6 @@ impl WaitingPods for NoPods {
 impl NominatedPods for NoPods {
     fn nominated_pods(&self, _: &str) -> Vec<Arc<Pod>> {
         Vec::new()
-    }
-
-    fn has_nominated_pods(&self) -> bool {
-        false
     }
 
     fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {

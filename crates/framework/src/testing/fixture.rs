@@ -354,24 +354,12 @@ impl fmt::Debug for Fixture {
 }
 
 impl KnownPods for Fixture {
-    fn pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
-        self.pods.get(&(namespace.into(), name.into())).cloned()
-    }
-
-    fn pods_in(&self, namespace: &str) -> Vec<Arc<Pod>> {
-        self.pods.values().filter(|pod| &*pod.namespace == namespace).cloned().collect()
-    }
-
     fn all_pods(&self) -> Vec<Arc<Pod>> {
         self.pods.values().cloned().collect()
     }
 }
 
 impl WaitingPods for Fixture {
-    fn waiting_pod(&self, uid: &str) -> Option<WaitingPod> {
-        self.waiting.iter().find(|waiting| &*waiting.pod.uid == uid).cloned()
-    }
-
     fn waiting_pods(&self) -> Vec<WaitingPod> {
         self.waiting.clone()
     }
@@ -380,10 +368,6 @@ impl WaitingPods for Fixture {
 impl NominatedPods for Fixture {
     fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>> {
         self.nominated.get(node).cloned().unwrap_or_default()
-    }
-
-    fn has_nominated_pods(&self) -> bool {
-        !self.nominated.is_empty()
     }
 
     fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {
