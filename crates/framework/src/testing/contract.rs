@@ -113,6 +113,8 @@ fn score_text(score: &Result<i64, Status>) -> String {
 
 /// Where two sets of answers begin to differ.
 fn difference(one: &Answers, other: &Answers, between: &str) -> String {
+    let (nodes, other_nodes) = (&one.nodes, &other.nodes);
+    let (one, other) = (&one.once, &other.once);
     let points = [
         ("PreFilter", &one.pre_filter, &other.pre_filter),
         ("PreScore", &one.pre_score, &other.pre_score),
@@ -131,10 +133,10 @@ fn difference(one: &Answers, other: &Answers, between: &str) -> String {
             text(other.node_names.as_ref())
         );
     }
-    let mut pairs = one.nodes.iter().zip(&other.nodes);
+    let mut pairs = nodes.iter().zip(other_nodes);
     match pairs.find(|(a, b)| a != b) {
         Some(((node, a), (_, b))) => format!("node {node}: {a} {between} {b}"),
-        None => format!("{} {between} {} nodes", one.nodes.len(), other.nodes.len()),
+        None => format!("{} {between} {} nodes", nodes.len(), other_nodes.len()),
     }
 }
 
@@ -147,10 +149,16 @@ impl fmt::Display for NodeAnswer {
 /// Everything a plugin says about a pod, node by node.
 #[derive(Clone, Debug, PartialEq)]
 struct Answers {
+    once: AnswersAboutPod,
+    nodes: Vec<(Arc<str>, NodeAnswer)>,
+}
+
+/// What it says of the pod alone.
+#[derive(Clone, Debug, PartialEq)]
+struct AnswersAboutPod {
     pre_filter: Status,
     node_names: Option<BTreeSet<Arc<str>>>,
     pre_score: Status,
-    nodes: Vec<(Arc<str>, NodeAnswer)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -163,8 +171,7 @@ struct NodeAnswer {
 struct PreparedPod<'p> {
     plugin: &'p dyn Plugin,
     pod: &'p Pod,
-    /// Without nodes.
-    once: Answers,
+    once: AnswersAboutPod,
     state: CycleState,
 }
 
@@ -183,12 +190,8 @@ impl<'p> PreparedPod<'p> {
             Some(point) => point.pre_score(&cx, &mut state, pod, &nodes),
             None => Status::SUCCESS,
         };
-        let once = Answers {
-            pre_filter: outcome.status,
-            node_names: outcome.node_names,
-            pre_score,
-            nodes: Vec::new(),
-        };
+        let PreFilterOutcome { status: pre_filter, node_names } = outcome;
+        let once = AnswersAboutPod { pre_filter, node_names, pre_score };
         Self { plugin, pod, once, state }
     }
 
@@ -275,7 +278,7 @@ impl Check<'_> {
     fn answers(&self, fixture: &Fixture, pod: &Pod) -> Answers {
         let reads = PluginReads::default();
         let asked = PreparedPod::new(self.plugin, fixture, pod, &reads);
-        Answers { nodes: asked.about_all(fixture, &reads), ..asked.once }
+        Answers { nodes: asked.about_all(fixture, &reads), once: asked.once }
     }
 
     fn answers_repeat(&mut self, fixture: &Fixture, pod: &Pod) {
@@ -342,11 +345,8 @@ impl Check<'_> {
                     let Some((node, one)) = asked.about(fixture, idx, &reads) else { continue };
                     let is_error = !one.filter.is_success() && !one.filter.is_rejected();
                     let whole = verdicts.rejection(idx).cloned().unwrap_or_default();
-                    let differs = match &result {
-                        Ok(()) => is_error || whole != one.filter.clone().from_plugin(&name),
-                        Err(_) => false,
-                    };
-                    if differs {
+                    let differs = is_error || whole != one.filter.clone().from_plugin(&name);
+                    if result.is_ok() && differs {
                         let what = format!(
                             "Filter, pod {}, node {node}: {} at once, {} alone",
                             pod.key(),
@@ -433,10 +433,7 @@ impl Check<'_> {
         }
         let fresh = self.answers(after, pod);
         let promise = "answers change only with what was read";
-        let once = &asked.once;
-        let same_once = (&once.pre_filter, &once.node_names, &once.pre_score)
-            == (&fresh.pre_filter, &fresh.node_names, &fresh.pre_score);
-        if !same_once {
+        if asked.once != fresh.once {
             let what = format!("pod {}, PreFilter or PreScore, after {change}", pod.key());
             return self.complain(promise, what);
         }

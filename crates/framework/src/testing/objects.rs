@@ -42,17 +42,47 @@ fn read<T>(result: Result<T, impl fmt::Display>) -> T {
     }
 }
 
-/// A builder of a node; see [`node`](super::node).
-#[derive(Clone, Debug, PartialEq)]
-pub struct NodeBuilder(pub(super) Value);
+/// What builders have in common. `$decoded` is what the scheduler keeps of the JSON.
+macro_rules! builders {
+    ($($(#[$doc:meta])* $builder:ident => $object:ident by |$json:ident| $decoded:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $builder(pub(super) Value);
 
-/// A builder of a pod; see [`pod`](super::pod).
-#[derive(Clone, Debug, PartialEq)]
-pub struct PodBuilder(pub(super) Value);
+        impl $builder {
+            /// With these fields of the API object added, map by map.
+            #[must_use]
+            pub fn with(mut self, fields: Value) -> Self {
+                merge(&mut self.0, fields);
+                self
+            }
 
-/// An object of any kind under construction.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ObjectBuilder(pub(super) Value);
+            /// What it describes, as the scheduler keeps it.
+            ///
+            /// # Panics
+            /// If it does not decode.
+            pub fn build(&self) -> Arc<$object> {
+                let $json = &self.0;
+                Arc::new(read($decoded))
+            }
+        }
+
+        impl From<$builder> for Arc<$object> {
+            fn from(builder: $builder) -> Self {
+                builder.build()
+            }
+        }
+    )*};
+}
+
+builders! {
+    /// A builder of a node; see [`node`](super::node).
+    NodeBuilder => Node by |json| Node::from_value(json);
+    /// A builder of a pod; see [`pod`](super::pod).
+    PodBuilder => Pod by |json| Pod::from_value(json);
+    /// An object of any kind under construction.
+    ObjectBuilder => Object by |json| Object::from_value(json.clone());
+}
 
 impl NodeBuilder {
     /// With a label.
@@ -90,24 +120,9 @@ impl NodeBuilder {
         self
     }
 
-    /// With these fields of the API object added, map by map.
-    #[must_use]
-    pub fn with(mut self, fields: Value) -> Self {
-        merge(&mut self.0, fields);
-        self
-    }
-
     /// The API object, to create it in a cluster.
     pub fn to_json(&self) -> Value {
         self.0.clone()
-    }
-
-    /// The node as the scheduler keeps it.
-    ///
-    /// # Panics
-    /// If it does not decode.
-    pub fn build(&self) -> Arc<Node> {
-        Arc::new(read(Node::from_value(&self.0)))
     }
 }
 
@@ -168,13 +183,6 @@ impl PodBuilder {
         self
     }
 
-    /// With these fields of the API object added, map by map.
-    #[must_use]
-    pub fn with(mut self, fields: Value) -> Self {
-        merge(&mut self.0, fields);
-        self
-    }
-
     /// The API object without what the API server gives itself, to create it in a cluster.
     pub fn to_json(&self) -> Value {
         let mut json = self.0.clone();
@@ -183,46 +191,11 @@ impl PodBuilder {
         }
         json
     }
-
-    /// The pod as the scheduler keeps it.
-    ///
-    /// # Panics
-    /// If it does not decode.
-    pub fn build(&self) -> Arc<Pod> {
-        Arc::new(read(Pod::from_value(&self.0)))
-    }
 }
 
 impl ObjectBuilder {
-    /// With these fields of the API object added, map by map.
-    #[must_use]
-    pub fn with(mut self, fields: Value) -> Self {
-        merge(&mut self.0, fields);
-        self
-    }
-
     /// The object as the API server would send it.
     pub fn to_json(&self) -> Value {
         self.0.clone()
-    }
-
-    /// The object as the scheduler keeps it.
-    ///
-    /// # Panics
-    /// If it does not decode.
-    pub fn build(&self) -> Arc<Object> {
-        Arc::new(read(Object::from_value(self.0.clone())))
-    }
-}
-
-impl From<NodeBuilder> for Arc<Node> {
-    fn from(builder: NodeBuilder) -> Self {
-        builder.build()
-    }
-}
-
-impl From<PodBuilder> for Arc<Pod> {
-    fn from(builder: PodBuilder) -> Self {
-        builder.build()
     }
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::Versions;
 use kube_scheduler_cache::reads::{PhaseReads, PluginReads};
 
-use super::{Check, PreparedPod, changed_nodes, equally_signed, versions_agree};
+use super::{Check, PreparedPod, changed_nodes, equally_signed};
 use crate::following::FollowOutcome;
 use crate::testing::fixture::Fixture;
 
@@ -49,7 +50,7 @@ impl Check<'_> {
         // What PreFilter has read is the plugin's to follow.
         let read = PhaseReads { once: reads.pre_score.get(), ..reads.get() };
         let (was, is) = (before.cluster(), after.cluster());
-        if !read.can_be_cached() || !versions_agree(was, is, read.union()) {
+        if !read.can_be_cached() || !Versions::of(was).agree(&Versions::of(is), read.union()) {
             return;
         }
         follower.rest(&mut asked.state);

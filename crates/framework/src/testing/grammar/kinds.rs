@@ -96,6 +96,13 @@ pub(in crate::testing) const NODE: Kind = Kind {
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
+const NODE_TERMS: &[&str] = &["spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"];
+const AFFINITY: &[&str] = &["spec", "affinity", "podAffinity", REQUIRED];
+const ANTI_AFFINITY: &[&str] = &["spec", "affinity", "podAntiAffinity", REQUIRED];
+const PREFERRED_ANTI_AFFINITY: &[&str] = &["spec", "affinity", "podAntiAffinity", PREFERRED];
+const SPREADING: &[&str] = &["spec", "topologySpreadConstraints"];
+const PORTS: &[&str] = &["spec", "containers", "0", "ports"];
+
 /// Pods.
 pub(in crate::testing) const POD: Kind = Kind {
     word: "pod",
@@ -117,57 +124,27 @@ pub(in crate::testing) const POD: Kind = Kind {
         word("scheduler", "=NAME", Rule::Text(&["spec", "schedulerName"])),
         word("selector", ":KEY=VALUE", Rule::Map(&["spec", "nodeSelector"])),
         word("tolerate", ":KEY[=VALUE][:EFFECT]", Rule::Item(&["spec", "tolerations"], toleration)),
-        word(
-            "node-affinity",
-            "=SELECTOR",
-            Rule::Item(
-                &["spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"],
-                node_term,
-            ),
-        ),
+        word("node-affinity", "=SELECTOR", Rule::Item(NODE_TERMS, node_term)),
         word(
             "prefer-node-affinity",
             "=WEIGHT:SELECTOR",
             Rule::Item(&["spec", "affinity", "nodeAffinity", PREFERRED], preferred_node_term),
         ),
-        word(
-            "affinity",
-            "=TOPOLOGY:SELECTOR",
-            Rule::Item(&["spec", "affinity", "podAffinity", REQUIRED], affinity_term),
-        ),
+        word("affinity", "=TOPOLOGY:SELECTOR", Rule::Item(AFFINITY, affinity_term)),
         word(
             "prefer-affinity",
             "=WEIGHT:TOPOLOGY:SELECTOR",
             Rule::Item(&["spec", "affinity", "podAffinity", PREFERRED], preferred_affinity_term),
         ),
-        word(
-            "anti-affinity",
-            "=TOPOLOGY:SELECTOR",
-            Rule::Item(&["spec", "affinity", "podAntiAffinity", REQUIRED], affinity_term),
-        ),
+        word("anti-affinity", "=TOPOLOGY:SELECTOR", Rule::Item(ANTI_AFFINITY, affinity_term)),
         word(
             "prefer-anti-affinity",
             "=WEIGHT:TOPOLOGY:SELECTOR",
-            Rule::Item(
-                &["spec", "affinity", "podAntiAffinity", PREFERRED],
-                preferred_affinity_term,
-            ),
+            Rule::Item(PREFERRED_ANTI_AFFINITY, preferred_affinity_term),
         ),
-        word(
-            "spread",
-            "=TOPOLOGY:SKEW[:SELECTOR]",
-            Rule::Item(&["spec", "topologySpreadConstraints"], hard_spread),
-        ),
-        word(
-            "prefer-spread",
-            "=TOPOLOGY:SKEW[:SELECTOR]",
-            Rule::Item(&["spec", "topologySpreadConstraints"], soft_spread),
-        ),
-        word(
-            "port",
-            "=[IP:]PORT[/PROTOCOL]",
-            Rule::Item(&["spec", "containers", "0", "ports"], port),
-        ),
+        word("spread", "=TOPOLOGY:SKEW[:SELECTOR]", Rule::Item(SPREADING, hard_spread)),
+        word("prefer-spread", "=TOPOLOGY:SKEW[:SELECTOR]", Rule::Item(SPREADING, soft_spread)),
+        word("port", "=[IP:]PORT[/PROTOCOL]", Rule::Item(PORTS, port)),
         word("image", "=NAME", Rule::Text(&["spec", "containers", "0", "image"])),
         word("claim", "=NAME", Rule::Named(&["spec", "volumes"], claim)),
         word("ephemeral", "=NAME", Rule::Item(&["spec", "volumes"], ephemeral)),
@@ -181,6 +158,8 @@ pub(in crate::testing) const POD: Kind = Kind {
 
 const STORAGE_CLASS: &[&str] = &["spec", "storageClassName"];
 const VOLUME_MODE: &[&str] = &["spec", "volumeMode"];
+const CLAIM_REFERENCE: &[&str] = &["spec", "claimRef"];
+const VOLUME_NODES: &[&str] = &["spec", "nodeAffinity", "required", "nodeSelectorTerms"];
 
 const CLAIM: Kind = Kind {
     word: "pvc",
@@ -218,17 +197,9 @@ const VOLUME: Kind = Kind {
         word("storage", "=QUANTITY", Rule::Quantity(&["spec", "capacity", "storage"])),
         word("class", "=NAME", Rule::Text(STORAGE_CLASS)),
         word("access", "=MODE[,MODE]", Rule::Value(&["spec", "accessModes"], access_modes)),
-        word(
-            "claim",
-            "=[NAMESPACE/]NAME[:UID]",
-            Rule::Value(&["spec", "claimRef"], claim_reference),
-        ),
+        word("claim", "=[NAMESPACE/]NAME[:UID]", Rule::Value(CLAIM_REFERENCE, claim_reference)),
         word("csi", "=DRIVER[:HANDLE]", Rule::Value(&["spec", "csi"], csi_volume)),
-        word(
-            "node-affinity",
-            "=SELECTOR",
-            Rule::Item(&["spec", "nodeAffinity", "required", "nodeSelectorTerms"], node_term),
-        ),
+        word("node-affinity", "=SELECTOR", Rule::Item(VOLUME_NODES, node_term)),
         word("mode", "=MODE", Rule::Text(VOLUME_MODE)),
         word("phase", "=PHASE", Rule::Text(&["status", "phase"])),
     ],

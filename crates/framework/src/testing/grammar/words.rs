@@ -182,10 +182,12 @@ pub(super) fn text_item(text: &str) -> Result<Value, Problem> {
 }
 
 fn quantity(text: &str) -> Result<Value, Problem> {
-    match Quantity::parse(text) {
-        Ok(_) => Ok(text.into()),
-        Err(error) => Err(error.to_string()),
-    }
+    parsed_quantity(text)?;
+    Ok(text.into())
+}
+
+fn parsed_quantity(text: &str) -> Result<Quantity, Problem> {
+    Quantity::parse(text).map_err(|error| error.to_string())
 }
 
 fn time(text: &str) -> Result<Value, Problem> {
@@ -200,10 +202,8 @@ fn number(text: &str) -> Result<i64, Problem> {
 }
 
 fn requirements(text: &str) -> Result<Vec<Requirement>, Problem> {
-    match LabelSelector::parse(text) {
-        Ok(selector) => Ok(selector.requirements().to_vec()),
-        Err(error) => Err(error.to_string()),
-    }
+    let selector = LabelSelector::parse(text).map_err(|error| error.to_string())?;
+    Ok(selector.requirements().to_vec())
 }
 
 fn expression(requirement: &Requirement) -> Value {
@@ -248,6 +248,12 @@ fn in_two<'t>(text: &'t str, form: &str) -> Result<(&'t str, &'t str), Problem> 
     text.split_once(':').ok_or_else(|| format!("the form is {form}"))
 }
 
+fn set_if_given(object: &mut Value, key: &str, value: Option<impl Into<Value>>) {
+    if let Some(value) = value {
+        object[key] = value.into();
+    }
+}
+
 fn topology_key(text: &str) -> Result<&str, Problem> {
     match text {
         "" => Err("a topology key is zone, region, host or the key of a node label".into()),
@@ -284,18 +290,13 @@ pub(super) fn toleration(text: &str) -> Result<Value, Problem> {
         None if taint == "*" => json!({"operator": "Exists"}),
         None => json!({"key": taint, "operator": "Exists"}),
     };
-    if let Some(effect) = taint_effect {
-        toleration["effect"] = effect.into();
-    }
+    set_if_given(&mut toleration, "effect", taint_effect);
     Ok(toleration)
 }
 
 pub(super) fn image(text: &str) -> Result<Value, Problem> {
     let Some((name, size)) = text.rsplit_once('=') else { return Ok(json!({"names": [text]})) };
-    match Quantity::parse(size) {
-        Ok(size) => Ok(json!({"names": [name], "sizeBytes": size.value()})),
-        Err(error) => Err(error.to_string()),
-    }
+    Ok(json!({"names": [name], "sizeBytes": parsed_quantity(size)?.value()}))
 }
 
 pub(super) fn owner(uid: &str) -> Result<Value, Problem> {
@@ -335,9 +336,7 @@ fn spread(text: &str, when_unsatisfiable: &str) -> Result<Value, Problem> {
         "topologyKey": topology_key(key)?, "maxSkew": number(skew)?,
         "whenUnsatisfiable": when_unsatisfiable,
     });
-    if let Some(selector) = selector {
-        constraint["labelSelector"] = selector;
-    }
+    set_if_given(&mut constraint, "labelSelector", selector);
     Ok(constraint)
 }
 
@@ -352,12 +351,8 @@ pub(super) fn port(text: &str) -> Result<Value, Problem> {
     };
     let port = number(port)?;
     let mut port = json!({"containerPort": port, "hostPort": port});
-    if let Some(ip) = ip {
-        port["hostIP"] = ip.into();
-    }
-    if let Some(protocol) = protocol {
-        port["protocol"] = protocol.into();
-    }
+    set_if_given(&mut port, "hostIP", ip);
+    set_if_given(&mut port, "protocol", protocol);
     Ok(port)
 }
 
