@@ -21,7 +21,7 @@ use crate::topology::TopologySpreadConstraint;
 use crate::well_known::NUMBERING_LABELS;
 
 /// One pod. Cloning copies a few pointers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
     /// Unique identity; a pod re-created under the same name has another one.
     pub uid: Arc<str>,

@@ -15,7 +15,7 @@ use kube_scheduler_framework::{BoxFuture, EventKind, ObjectWrite, PluginName, St
 pub struct Token(pub u64);
 
 /// Which pod an effect is about.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodRef {
     /// The namespace of the pod.
     pub namespace: Arc<str>,

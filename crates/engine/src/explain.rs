@@ -44,7 +44,7 @@ pub struct PluginScore {
 }
 
 /// Whether one node passes the filters, and all that rejects it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeExplanation {
     /// The node.
     pub name: Arc<str>,
@@ -64,7 +64,7 @@ pub struct NodeExplanation {
 }
 
 /// What the next attempt at a pod would find.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct AttemptExplanation {
     /// The pod.
     pub pod: PodRef,
@@ -104,23 +104,7 @@ pub struct AttemptExplanation {
 impl AttemptExplanation {
     /// The explanation of a pod about which there is nothing to decide, or of which nothing is known yet.
     pub fn nothing_yet(pod: &Pod) -> Self {
-        Self {
-            pod: PodRef::from(pod),
-            gated: None,
-            pre_filter: Status::SUCCESS,
-            of_pod: Vec::new(),
-            node_names: None,
-            nodes: Vec::new(),
-            error: None,
-            best: Vec::new(),
-            chosen: None,
-            post_filter: None,
-            preemption: PreemptionReport::default(),
-            message: None,
-            waits_for: Vec::new(),
-            enough: None,
-            has_extenders: false,
-        }
+        Self { pod: PodRef::from(pod), ..Self::default() }
     }
 
     fn failed(pod: &Pod, error: Status) -> Self {
@@ -340,15 +324,7 @@ impl Explainer<'_> {
 
 impl NodeExplanation {
     fn of(name: Arc<str>) -> Self {
-        Self {
-            name,
-            status: Status::SUCCESS,
-            further: Vec::new(),
-            shortages: Vec::new(),
-            is_explicit: true,
-            scores: None,
-            by_plugin: Vec::new(),
-        }
+        Self { name, is_explicit: true, ..Self::default() }
     }
 }
 

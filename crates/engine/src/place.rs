@@ -11,10 +11,11 @@ use crate::engine::Engine;
 use crate::policy::Entry;
 
 /// The stop that a pod is at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PodStage {
     /// No profile is responsible for it.
+    #[default]
     NotOurs,
     /// It is being deleted and has no node: it is not tried.
     BeingDeleted,
@@ -49,7 +50,7 @@ pub enum PodStage {
 }
 
 /// Where a pod is, and what it waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodPlace {
     /// The stop that it is at.
     pub stage: PodStage,
@@ -69,15 +70,7 @@ pub struct PodPlace {
 
 impl PodPlace {
     fn at(stage: PodStage) -> Self {
-        Self {
-            stage,
-            node: None,
-            nominated_node: None,
-            attempts: 0,
-            rejected_by: Vec::new(),
-            waits_for: Vec::new(),
-            is_preempting: false,
-        }
+        Self { stage, ..Self::default() }
     }
 }
 
@@ -102,24 +95,20 @@ impl Engine {
         let nomination = core.queue().nomination(uid).filter(|node| !node.is_empty());
         let nominated_node = nomination.or_else(|| pod.nominated_node_name()).map(Arc::from);
         let is_preempting = core.held_back.is_preempting(uid);
-        let place = match core
-            .queue()
-            .get(namespace, name)
-            .filter(|queued| *queued.entry().0.uid == *uid)
-        {
+        let queued = core.queue().get(namespace, name);
+        let place = match queued.filter(|queued| *queued.entry().0.uid == *uid) {
             Some(queued) => self.queued(pod, queued),
             None if core.queue().is_in_flight(uid) => PodPlace::at(PodStage::InFlight),
             None => PodPlace::at(PodStage::NotOurs),
         };
         // It may be queued still, and is passed over when it comes to its turn.
-        let is_being_deleted =
-            pod.deletion_requested.is_some() && place.stage != PodStage::InFlight;
-        let place = match is_being_deleted {
-            true => {
-                let attempts = place.attempts;
+        let place = match place {
+            PodPlace { stage, attempts, .. }
+                if pod.deletion_requested.is_some() && stage != PodStage::InFlight =>
+            {
                 PodPlace { attempts, ..PodPlace::at(PodStage::BeingDeleted) }
             }
-            false => place,
+            place => place,
         };
         Some(PodPlace { nominated_node, is_preempting, ..place })
     }

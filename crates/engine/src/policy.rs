@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, PodGroup, PodRequests, PodSpec, PodStatus, Timestamp};
-use kube_scheduler_cache::ClusterState;
+use kube_scheduler_api_types::{Pod, PodGroup, Timestamp};
 use kube_scheduler_config::{FeatureGates, Gate as Feature};
 use kube_scheduler_framework::{
     Code, Context, EventObject, EventRegistration, NominatedPods, PluginName, QueuedPodView,
@@ -359,27 +358,12 @@ impl NominatedPods for NominatingQueue {
 fn pod_of(nominee: NominatedPod<'_, Entry>) -> Arc<Pod> {
     match nominee.pod {
         Some(queued) => queued.entry().0.clone(),
-        None => Arc::new(stub(nominee.namespace, nominee.name, nominee.uid)),
-    }
-}
-
-/// A pod of which only the identity is known.
-fn stub(namespace: &str, name: &str, uid: &str) -> Pod {
-    Pod {
-        uid: uid.into(),
-        namespace: namespace.into(),
-        name: name.into(),
-        resource_version: "".into(),
-        generation: 0,
-        created: None,
-        deletion_requested: None,
-        labels: Default::default(),
-        controller: None,
-        node_name: None,
-        requests: Arc::new(PodRequests::default()),
-        volumes: Arc::default(),
-        spec: Arc::new(PodSpec::default()),
-        status: Arc::new(PodStatus::default()),
-        source: None,
+        // A pod of which only the identity is known.
+        None => Arc::new(Pod {
+            uid: nominee.uid.into(),
+            namespace: nominee.namespace.into(),
+            name: nominee.name.into(),
+            ..Pod::default()
+        }),
     }
 }

@@ -9,7 +9,7 @@ use crate::effect::PodRef;
 use crate::policy::Entry;
 
 /// How an attempt ended, as far as the scheduling cycle goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AttemptResult {
     /// A node was found and the pod assumed there; binding is under way.
     Assumed(Arc<str>),
@@ -18,11 +18,12 @@ pub enum AttemptResult {
     /// Something failed.
     Error(String),
     /// The pod need not be scheduled any more: it is being deleted, or placed already.
+    #[default]
     Skipped,
 }
 
 /// One attempt at one pod, as [`Engine::schedule_next`](crate::Engine::schedule_next) reports it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
     /// The pod that was tried.
     pub pod: PodRef,
@@ -75,14 +76,9 @@ impl Turn {
         Self {
             pod: PodRef::from(pod),
             profile: pod.spec.scheduler_name.clone(),
-            result: AttemptResult::Skipped,
             attempts: queued.attempts(),
             first_attempt: queued.initial_attempt_timestamp(),
-            n_feasible: 0,
-            n_evaluated: 0,
-            chosen: None,
-            work: 0,
-            group: None,
+            ..Self::default()
         }
     }
 }

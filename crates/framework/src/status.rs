@@ -115,7 +115,7 @@ impl fmt::Display for Reason {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Details {
     code: Code,
     reasons: SmallVec<[Reason; 1]>,
@@ -166,12 +166,8 @@ impl Status {
 
     /// The attempt failed through an error.
     pub fn error(message: impl Into<Arc<str>>) -> Self {
-        Self(Some(Arc::new(Details {
-            code: Code::Error,
-            reasons: SmallVec::new(),
-            error: Some(message.into()),
-            plugin: None,
-        })))
+        let error = Some(message.into());
+        Self(Some(Arc::new(Details { code: Code::Error, error, ..Details::default() })))
     }
 
     /// The same answer, attributed to `plugin`. Success stays anonymous.
@@ -189,10 +185,7 @@ impl Status {
 
     /// The same answer with one more reason at the end.
     pub fn with_reason(self, reason: impl Into<Reason>) -> Self {
-        let mut details = self.0.map_or_else(
-            || Details { code: Code::Success, reasons: SmallVec::new(), error: None, plugin: None },
-            Arc::unwrap_or_clone,
-        );
+        let mut details = self.0.map_or_else(Details::default, Arc::unwrap_or_clone);
         details.reasons.push(reason.into());
         Self(Some(Arc::new(details)))
     }
