@@ -55,28 +55,6 @@ named_enum! {
     }
 }
 
-impl ExtensionPoint {
-    /// What a configuration says about this point.
-    fn set_in(self, plugins: &Plugins) -> &PluginSet {
-        match self {
-            Self::PreFilter => &plugins.pre_filter,
-            Self::Filter => &plugins.filter,
-            Self::PostFilter => &plugins.post_filter,
-            Self::Reserve => &plugins.reserve,
-            Self::PreScore => &plugins.pre_score,
-            Self::Score => &plugins.score,
-            Self::PreBind => &plugins.pre_bind,
-            Self::Bind => &plugins.bind,
-            Self::PostBind => &plugins.post_bind,
-            Self::Permit => &plugins.permit,
-            Self::PreEnqueue => &plugins.pre_enqueue,
-            Self::QueueSort => &plugins.queue_sort,
-            Self::PlacementGenerate => &plugins.placement_generate,
-            Self::PlacementScore => &plugins.placement_score,
-        }
-    }
-}
-
 /// A plugin of a profile, by its place in [`Profile::plugins`]: each profile numbers its own. The queue has numbers for all profiles
 /// together, by name (`RejectorId`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,9 +97,15 @@ pub struct Profile {
     meter: Option<Arc<Meter>>,
 }
 
+/// `$name` is what the configuration calls the point, too, and `$point` the trait of its plugins.
 macro_rules! points {
-    ($($method:ident, $point:ident, $accessor:ident, $trait:ident, $doc:literal;)*) => {
+    ($($name:ident, $point:ident, $accessor:ident, $doc:literal;)*) => {
         impl ExtensionPoint {
+            /// What a configuration says about this point.
+            fn set_in(self, plugins: &Plugins) -> &PluginSet {
+                match self { $(Self::$point => &plugins.$name,)* }
+            }
+
             /// Whether `plugin` implements this point.
             pub(crate) fn is_implemented_by(self, plugin: &dyn Plugin) -> bool {
                 match self { $(Self::$point => plugin.$accessor().is_some(),)* }
@@ -132,7 +116,7 @@ macro_rules! points {
         impl Profile {
             $(
                 #[doc = $doc]
-                pub fn $method(&self) -> impl Iterator<Item = (PluginIdx, &PluginName, &dyn $trait)> {
+                pub fn $name(&self) -> impl Iterator<Item = (PluginIdx, &PluginName, &dyn $point)> {
                     self.at(ExtensionPoint::$point).iter().filter_map(|&idx| {
                         let entry = self.plugin(idx)?;
                         Some((idx, &entry.name, entry.plugin.$accessor()?))
@@ -209,18 +193,18 @@ impl Profile {
 }
 
 points! {
-    pre_enqueue, PreEnqueue, as_pre_enqueue, PreEnqueue, "PreEnqueue plugins in order.";
-    queue_sort, QueueSort, as_queue_sort, QueueSort, "The one QueueSort plugin.";
-    pre_filter, PreFilter, as_pre_filter, PreFilter, "PreFilter plugins in order.";
-    filter, Filter, as_filter, Filter, "Filter plugins in order.";
-    post_filter, PostFilter, as_post_filter, PostFilter, "PostFilter plugins in order.";
-    pre_score, PreScore, as_pre_score, PreScore, "PreScore plugins in order.";
-    score, Score, as_score, Score, "Score plugins in order.";
-    reserve, Reserve, as_reserve, Reserve, "Reserve plugins in order.";
-    permit, Permit, as_permit, Permit, "Permit plugins in order.";
-    pre_bind, PreBind, as_pre_bind, PreBind, "PreBind plugins in order.";
-    bind, Bind, as_bind, Bind, "Bind plugins in order.";
-    post_bind, PostBind, as_post_bind, PostBind, "PostBind plugins in order.";
-    placement_generate, PlacementGenerate, as_placement_generate, PlacementGenerate, "The PlacementGenerate plugin, if there is one.";
-    placement_score, PlacementScore, as_placement_score, PlacementScore, "PlacementScore plugins in order.";
+    pre_enqueue, PreEnqueue, as_pre_enqueue, "PreEnqueue plugins in order.";
+    queue_sort, QueueSort, as_queue_sort, "The one QueueSort plugin.";
+    pre_filter, PreFilter, as_pre_filter, "PreFilter plugins in order.";
+    filter, Filter, as_filter, "Filter plugins in order.";
+    post_filter, PostFilter, as_post_filter, "PostFilter plugins in order.";
+    pre_score, PreScore, as_pre_score, "PreScore plugins in order.";
+    score, Score, as_score, "Score plugins in order.";
+    reserve, Reserve, as_reserve, "Reserve plugins in order.";
+    permit, Permit, as_permit, "Permit plugins in order.";
+    pre_bind, PreBind, as_pre_bind, "PreBind plugins in order.";
+    bind, Bind, as_bind, "Bind plugins in order.";
+    post_bind, PostBind, as_post_bind, "PostBind plugins in order.";
+    placement_generate, PlacementGenerate, as_placement_generate, "The PlacementGenerate plugin, if there is one.";
+    placement_score, PlacementScore, as_placement_score, "PlacementScore plugins in order.";
 }

@@ -8,14 +8,8 @@ use crate::profile::PluginIdx;
 use crate::skip_set::SkipSet;
 
 /// What the plugins of a profile read for one evaluation. Clones share the sets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct EvaluationReads(Arc<[PluginReads]>);
-
-impl Default for EvaluationReads {
-    fn default() -> Self {
-        Self(Arc::new([]))
-    }
-}
 
 impl EvaluationReads {
     /// Empty sets for this many plugins.

@@ -76,18 +76,17 @@ pub enum ProfileError {
         "at most one placement generate plugin is allowed for profile with scheduler name \"{0}\""
     )]
     SeveralGenerators(Arc<str>),
-    /// Weights are too large to add up.
-    #[error("score plugins: total score of Score plugins could overflow")]
-    WeightOverflow,
-    /// A Score plugin has no weight.
-    #[error("score plugin \"{0}\" is not configured with weight")]
-    NoWeight(PluginName),
-    /// Weights are too large to add up.
-    #[error("placement score plugins: total score of Score plugins could overflow")]
-    PlacementWeightOverflow,
-    /// A PlacementScore plugin has no weight.
-    #[error("placement score plugin \"{0}\" is not configured with weight")]
-    NoPlacementWeight(PluginName),
+    /// Weights are too large to add up: those of plugins that are called like this.
+    #[error("{0} plugins: total score of Score plugins could overflow")]
+    WeightOverflow(&'static str),
+    /// A plugin that scores has no weight.
+    #[error("{what} plugin \"{plugin}\" is not configured with weight")]
+    NoWeight {
+        /// What plugins of that point are called.
+        what: &'static str,
+        /// The name.
+        plugin: PluginName,
+    },
 }
 
 impl Profile {
@@ -145,22 +144,19 @@ impl Profile {
         if profile.at(ExtensionPoint::PlacementGenerate).len() > 1 {
             return Err(ProfileError::SeveralGenerators(scheduler_name));
         }
-        let (overflow, no_weight) = (ProfileError::WeightOverflow, ProfileError::NoWeight);
-        profile.weights = profile.weights_at(ExtensionPoint::Score, sets, overflow, no_weight)?;
-        let overflow = ProfileError::PlacementWeightOverflow;
-        let (point, no_weight) = (ExtensionPoint::PlacementScore, ProfileError::NoPlacementWeight);
-        profile.placement_weights = profile.weights_at(point, sets, overflow, no_weight)?;
+        profile.weights = profile.weights_at(ExtensionPoint::Score, "score", sets)?;
+        profile.placement_weights =
+            profile.weights_at(ExtensionPoint::PlacementScore, "placement score", sets)?;
         Ok(profile)
     }
 
     /// The weights of all plugins at a point that scores: explicit weights first, then MultiPoint's; the first mention of a plugin
-    /// counts, 0 means 1.
+    /// counts, 0 means 1. `what` is what errors call the plugins.
     fn weights_at(
         &self,
         point: ExtensionPoint,
+        what: &'static str,
         sets: &Plugins,
-        overflow: ProfileError,
-        no_weight: fn(PluginName) -> ProfileError,
     ) -> Result<Vec<i64>, ProfileError> {
         let mut weights: BTreeMap<PluginIdx, i64> = BTreeMap::new();
         let mut total: i64 = 0;
@@ -174,14 +170,14 @@ impl Profile {
             // Quirk: with a negative total the difference wraps, so the plugin after a negative weight is refused.
             let weighted = weight.wrapping_mul(MAX_NODE_SCORE);
             if weighted > i64::MAX.wrapping_sub(total) {
-                return Err(overflow);
+                return Err(ProfileError::WeightOverflow(what));
             }
             total = total.wrapping_add(weighted);
             weights.insert(idx, weight);
         }
         let unweighted = self.at(point).iter().find(|idx| !weights.contains_key(idx));
         if let Some(&idx) = unweighted {
-            return Err(no_weight(self.plugins[idx.0].name.clone()));
+            return Err(ProfileError::NoWeight { what, plugin: self.plugins[idx.0].name.clone() });
         }
         Ok((0..self.plugins.len())
             .map(|at| weights.get(&PluginIdx(at)).copied().unwrap_or(1))
