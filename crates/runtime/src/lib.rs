@@ -32,7 +32,8 @@ pub use profile::{ExtensionPoint, PluginEntry, PluginIdx, Profile, ProfileError}
 pub use reads::EvaluationReads;
 pub use registry::{PluginFactory, Registry, RegistryError};
 pub use runner::{
-    HypotheticalRunner, NodeRejections, NominatedFilters, PreFilterRun, Rejections, Runner, Scale,
-    SumsFilters, are_within_bounds, bounds, check_score, is_within_bounds, must_leave_room,
+    HypotheticalRunner, NodeRejections, NominatedFilters, PodChange, PreFilterRun, Rejections,
+    Runner, Scale, SumsFilters, are_within_bounds, bounds, check_score, is_within_bounds,
+    must_leave_room,
 };
 pub use skip_set::SkipSet;

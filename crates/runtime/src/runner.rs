@@ -17,9 +17,8 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{NodeIdx, NodeOverlay};
 use kube_scheduler_framework::{
-    Code, Context, CycleState, FeasibleNodes, FilterSink, NodeView, NominatingInfo, Normalization,
-    PluginName, PostFilterContext, PostFilterOutcome, PreFilterExtensions, Reason, Score, Sources,
-    Status, Verdicts,
+    Code, CycleState, FeasibleNodes, FilterSink, NodeView, NominatingInfo, Normalization,
+    PluginName, PostFilterContext, PostFilterOutcome, Reason, Score, Sources, Status, Verdicts,
 };
 
 use crate::meter::MeteredPoint;
@@ -46,6 +45,15 @@ pub struct PreFilterRun {
     pub skip: SkipSet,
     /// What the plugins have read since, if they were asked by a runner that [records](Runner::recording) it here.
     pub reads: EvaluationReads,
+}
+
+/// What hypothetically becomes of a pod on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodChange {
+    /// It comes there.
+    Added,
+    /// It is gone.
+    Removed,
 }
 
 /// One profile together with what its plugins may look at.
@@ -206,56 +214,34 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Notifies the plugins that keep pod-dependent state that a pod is hypothetically added.
-    pub fn add_pod(
+    /// Notifies the plugins that keep pod-dependent state, in order, that the pod `other` is hypothetically added or removed; the
+    /// first that does not accept decides (`docs/spec/core.md` §10.5).
+    pub fn pod_changed(
         &self,
+        change: PodChange,
         state: &mut CycleState,
         pod: &Pod,
-        added: &Pod,
+        other: &Pod,
         overlay: &NodeOverlay,
         skip: &SkipSet,
-    ) -> Status {
-        let point = MeteredPoint::PreFilterExtensionAddPod;
-        self.notify_extensions("AddPod", point, overlay, skip, |extensions, cx, view| {
-            extensions.add_pod(cx, state, pod, added, view)
-        })
-    }
-
-    /// Notifies the plugins that keep pod-dependent state that a pod is hypothetically removed.
-    pub fn remove_pod(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        removed: &Pod,
-        overlay: &NodeOverlay,
-        skip: &SkipSet,
-    ) -> Status {
-        let point = MeteredPoint::PreFilterExtensionRemovePod;
-        self.notify_extensions("RemovePod", point, overlay, skip, |extensions, cx, view| {
-            extensions.remove_pod(cx, state, pod, removed, view)
-        })
-    }
-
-    /// Calls `notify` for every plugin with pod extensions, in order; the first that does not accept decides
-    /// (`docs/spec/core.md` §10.5).
-    fn notify_extensions(
-        &self,
-        what: &str,
-        point: MeteredPoint,
-        overlay: &NodeOverlay,
-        skip: &SkipSet,
-        mut notify: impl FnMut(&dyn PreFilterExtensions, &Context<'_>, &NodeView<'_>) -> Status,
     ) -> Status {
         let Some(view) = NodeView::hypothetical(self.cx.cluster, overlay) else {
             return Status::SUCCESS;
+        };
+        let (what, point) = match change {
+            PodChange::Added => ("AddPod", MeteredPoint::PreFilterExtensionAddPod),
+            PodChange::Removed => ("RemovePod", MeteredPoint::PreFilterExtensionRemovePod),
         };
         for (idx, name, plugin) in self.profile.pre_filter() {
             let Some(extensions) = plugin.extensions().filter(|_| !skip.contains(idx)) else {
                 continue;
             };
             let reads = self.per_node(idx);
-            let cx = self.cx.recorded_by(reads);
-            let notify = || notify(extensions, &cx, &view.with_reads(reads));
+            let (cx, view) = (self.cx.recorded_by(reads), view.with_reads(reads));
+            let notify = || match change {
+                PodChange::Added => extensions.add_pod(&cx, state, pod, other, &view),
+                PodChange::Removed => extensions.remove_pod(&cx, state, pod, other, &view),
+            };
             let status = self.profile.measured(idx, point, notify, Status::code);
             if !status.is_success() {
                 let context = format!("running {what} on PreFilter plugin \"{name}\"");

@@ -11,7 +11,7 @@ use kube_scheduler_cache::{NodeIdx, NodeOverlay};
 use kube_scheduler_framework::{CycleState, NodeView, PreFilterExtensions, Status};
 use smallvec::SmallVec;
 
-use super::{Runner, SumsFilters};
+use super::{PodChange, Runner, SumsFilters};
 use crate::reads::EvaluationReads;
 use crate::skip_set::SkipSet;
 
@@ -77,7 +77,8 @@ impl Runner<'_> {
         let mut state = state.clone();
         for other in others {
             with_them.add_pod(self.cx.cluster, other);
-            let status = self.add_pod(&mut state, pod, other, &with_them, skip);
+            let change = PodChange::Added;
+            let status = self.pod_changed(change, &mut state, pod, other, &with_them, skip);
             if !status.is_success() {
                 let text = status.error_text().unwrap_or_default();
                 return ControlFlow::Break(Status::error(text));

@@ -14,7 +14,7 @@ use kube_scheduler_framework::preemption::EvictionTrials;
 use kube_scheduler_framework::{CycleState, PreFilterExtensions, Status};
 use smallvec::SmallVec;
 
-use super::{Runner, SumsFilters};
+use super::{PodChange, Runner, SumsFilters};
 use crate::profile::PluginIdx;
 use crate::reads::EvaluationReads;
 use crate::skip_set::SkipSet;
@@ -120,13 +120,15 @@ impl<'a> NodeTrials<'a> {
         overlay
             .remove_pod(self.runner.cx.cluster, &victim.uid)
             .map_err(|error| Status::error(error.to_string()))?;
-        ok(self.runner.remove_pod(state, self.pod, victim, overlay, self.skip))
+        let change = PodChange::Removed;
+        ok(self.runner.pod_changed(change, state, self.pod, victim, overlay, self.skip))
     }
 
     fn add(&self, trial: &mut FullTrial, victim: &Arc<Pod>) -> Result<(), Status> {
         let FullTrial { state, overlay, .. } = trial;
         overlay.add_pod(self.runner.cx.cluster, victim);
-        ok(self.runner.add_pod(state, self.pod, victim, overlay, self.skip))
+        let change = PodChange::Added;
+        ok(self.runner.pod_changed(change, state, self.pod, victim, overlay, self.skip))
     }
 }
 

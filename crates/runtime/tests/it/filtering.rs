@@ -3,7 +3,7 @@
 use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::testing::fixture;
 use kube_scheduler_framework::{ClusterView, Code, CycleState, PreFilterOutcome, Status, Verdicts};
-use kube_scheduler_runtime::{PluginIdx, SkipSet};
+use kube_scheduler_runtime::{PluginIdx, PodChange, SkipSet};
 use proptest::prelude::*;
 
 use crate::toy::{Log, Toy, calls, pod, profile, runner, text};
@@ -100,12 +100,14 @@ fn pod_extensions_are_reported_unless_skipped_and_wrap_what_fails() {
 
     let mut overlay = NodeOverlay::new(world.view("n1").idx());
     overlay.add_pod(world.cluster(), &other);
-    let status = runner.add_pod(&mut state, &incoming, &other, &overlay, &skip);
+    let status =
+        runner.pod_changed(PodChange::Added, &mut state, &incoming, &other, &overlay, &skip);
     assert_eq!(text(&status), "Error B: running AddPod on PreFilter plugin \"B\": no");
     assert_eq!(calls(&log), ["A.AddPod(other)", "B.AddPod(other)"]);
 
     let overlay = NodeOverlay::new(world.view("n1").idx());
-    let status = runner.remove_pod(&mut state, &incoming, &other, &overlay, &skip);
+    let status =
+        runner.pod_changed(PodChange::Removed, &mut state, &incoming, &other, &overlay, &skip);
     assert_eq!(text(&status), "Error A: running RemovePod on PreFilter plugin \"A\": gone");
     assert_eq!(calls(&log), ["A.RemovePod(other)"]);
 }
