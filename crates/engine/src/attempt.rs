@@ -35,7 +35,6 @@ use crate::evaluation::{
 use crate::failure::Failure;
 use crate::observer::{ObservedSearch, SearchStep};
 use crate::preference::TieBreak;
-use crate::status_change::NominationChange;
 
 /// The text of an attempt in a cluster without nodes.
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
@@ -71,8 +70,8 @@ impl NoChoice {
     /// What the attempt fails with, if nothing is done about it.
     pub(crate) fn into_failure(self) -> Failure {
         match self {
-            Self::NoNodes => Failure::Rejected(NO_NODES.to_owned(), NominationChange::Clear),
-            Self::Unfit(unfit) => Failure::Unfit(unfit.error, NominationChange::Keep),
+            Self::NoNodes => Failure::Rejected(NO_NODES.to_owned(), NominatingInfo::Override(None)),
+            Self::Unfit(unfit) => Failure::Unfit(unfit.error, NominatingInfo::Keep),
             Self::Broken(status) => Failure::Error(status.message()),
             Self::OverBudget(over) => Failure::OverBudget(over),
         }
@@ -83,8 +82,8 @@ impl NoChoice {
 #[derive(Debug)]
 pub(crate) struct FitFailure {
     pub(crate) error: Box<FitError>,
-    /// What PostFilter wants of the nomination; `None` leaves it alone.
-    pub(crate) nominating: Option<NominatingInfo>,
+    /// What PostFilter wants of the nomination.
+    pub(crate) nominating: NominatingInfo,
     /// The pods that PostFilter wants evicted.
     pub(crate) victims: Vec<Arc<Pod>>,
     /// The plugin that wants it.
@@ -451,7 +450,7 @@ impl Search<'_, '_> {
             } else {
                 CycleState::new()
             },
-            nominating: outcome.nominating,
+            nominating: outcome.nominating.unwrap_or(NominatingInfo::Keep),
             victims: outcome.victims,
             found_by: outcome.found_by,
             commands,

@@ -26,7 +26,8 @@ use std::sync::Arc;
 use crate::diagnosis::FitError;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{
-    ClusterEvent, Code, Commands, CycleState, EventKind, EventObject, PluginName, Status,
+    ClusterEvent, Code, Commands, CycleState, EventKind, EventObject, NominatingInfo, PluginName,
+    Status,
 };
 use kube_scheduler_queue::{ProfileId, QueuedPod};
 use kube_scheduler_runtime::{MeteredPoint, PluginIdx};
@@ -43,7 +44,6 @@ use crate::guard::guarded;
 use crate::measures::FailedBinding;
 use crate::notice::{Notice, RejectionStage};
 use crate::policy::Entry;
-use crate::status_change::NominationChange;
 use crate::turn::AttemptResult;
 
 pub(crate) use self::permit::PermitWaits;
@@ -327,7 +327,10 @@ impl Bindings {
             core.move_all(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&freed), None);
         }
         let failure = if was_waiting && is_rejected {
-            Failure::Unfit(Box::new(rejected_while_waiting(&status)), NominationChange::Clear)
+            Failure::Unfit(
+                Box::new(rejected_while_waiting(&status)),
+                NominatingInfo::Override(None),
+            )
         } else {
             Failure::from(status)
         };

@@ -36,7 +36,6 @@ use crate::policy::Entry;
 use crate::preemption::{HeldAttempt, Preemptions};
 use crate::preference::TieBreak;
 use crate::price::{AllParts, KeptCounters, Price, ScopeSize, most_expensive_part};
-use crate::status_change::NominationChange;
 use crate::turn::{AttemptResult, Turn};
 
 /// What costs most, for messages, where plugins have counted too much.
@@ -405,7 +404,6 @@ fn unfit_pod(
 ) -> AttemptResult {
     let FitFailure { error, nominating, victims, found_by, commands, .. } = unfit;
     let pod = queued.entry().0.clone();
-    let nominating = NominationChange::from(nominating);
     let plan = preemptions.plan(observer, &pod, &nominating, victims, found_by);
     match plan {
         Some(plan) if !preemptions.is_in_background() => {

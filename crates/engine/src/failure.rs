@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{PluginName, Status};
+use kube_scheduler_framework::{NominatingInfo, PluginName, Status};
 use kube_scheduler_queue::{Nomination, ProfileId, QueuedPod};
 
 use crate::budget::OverBudget;
@@ -15,16 +15,16 @@ use crate::effect::{Effect, PodRef};
 use crate::group::membership::regroup;
 use crate::group::waits::member_has_come;
 use crate::policy::Entry;
-use crate::status_change::{NominationChange, status_patch};
+use crate::status_change::status_patch;
 use crate::turn::AttemptResult;
 
 /// Why an attempt ended without success.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The pod fits nowhere: plugins are to blame, and their events will bring it back.
-    Unfit(Box<FitError>, NominationChange),
+    Unfit(Box<FitError>, NominatingInfo),
     /// The pod was rejected, and no plugin is to blame; it comes back after its backoff.
-    Rejected(String, NominationChange),
+    Rejected(String, NominatingInfo),
     /// Something broke; it comes back after its backoff.
     Error(String),
     /// The attempt would cost too much; the pod comes back at the time given.
@@ -61,7 +61,7 @@ impl Failure {
     /// A failure after the node was chosen: a rejection is that node's alone.
     pub(crate) fn on_chosen_node(status: Status) -> Self {
         if status.is_rejected() {
-            Self::Unfit(Box::new(FitError::on_chosen_node(&status)), NominationChange::Clear)
+            Self::Unfit(Box::new(FitError::on_chosen_node(&status)), NominatingInfo::Override(None))
         } else {
             Self::from(status)
         }
@@ -71,7 +71,7 @@ impl Failure {
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
         if status.is_rejected() {
-            Self::Rejected(status.message(), NominationChange::Clear)
+            Self::Rejected(status.message(), NominatingInfo::Override(None))
         } else {
             Self::Error(status.message())
         }
@@ -88,12 +88,10 @@ pub(crate) fn send_back(
     failure: Failure,
 ) -> AttemptResult {
     let attempted = assumed.unwrap_or_else(|| queued.entry().0.clone());
-    let (message, nominating, is_rejected) = match &failure {
-        Failure::Unfit(error, nominating) => (error.to_string(), nominating.clone(), true),
-        Failure::Rejected(message, nominating) => (message.clone(), nominating.clone(), true),
-        Failure::Error(message) | Failure::OverBudget(OverBudget { message, .. }) => {
-            (message.clone(), NominationChange::Clear, false)
-        }
+    let (message, is_rejected) = (failure.status().message(), failure.is_rejection());
+    let nominating = match &failure {
+        Failure::Unfit(_, nominating) | Failure::Rejected(_, nominating) => nominating.clone(),
+        Failure::Error(_) | Failure::OverBudget(_) => NominatingInfo::Override(None),
     };
     queued.clear_rejectors();
     let not_before = match &failure {
@@ -158,11 +156,10 @@ pub(crate) fn send_back(
     result
 }
 
-fn nominate(core: &mut Core, pod: &Arc<Pod>, nominating: &NominationChange) {
+fn nominate(core: &mut Core, pod: &Arc<Pod>, nominating: &NominatingInfo) {
     let nomination = match nominating {
-        NominationChange::Clear => Nomination::Override(""),
-        NominationChange::Keep => Nomination::Noop,
-        NominationChange::To(node) => Nomination::Override(node),
+        NominatingInfo::Keep => Nomination::Noop,
+        NominatingInfo::Override(node) => Nomination::Override(node.as_deref().unwrap_or_default()),
     };
     core.with_queue(|queue, policy| queue.nominate(&Entry(pod.clone()), nomination, policy));
 }

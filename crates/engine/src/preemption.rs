@@ -19,7 +19,9 @@ use std::sync::Arc;
 use crate::diagnosis::FitError;
 use kube_scheduler_api_types::well_known::DISRUPTION_TARGET;
 use kube_scheduler_api_types::{KeyedMap, Pod};
-use kube_scheduler_framework::{ApiError, Commands, EventKind, NominatedPods, PluginName};
+use kube_scheduler_framework::{
+    ApiError, Commands, EventKind, NominatedPods, NominatingInfo, PluginName,
+};
 use kube_scheduler_queue::{ProfileId, QueuedPod};
 
 use self::table::{Errand, Step, Task, TaskTable};
@@ -32,7 +34,6 @@ use crate::input::EvictionOutcome;
 use crate::notice::{Notice, VictimEnd};
 use crate::observer::Observer;
 use crate::policy::Entry;
-use crate::status_change::NominationChange;
 
 pub(crate) use self::held::HeldPreemptors;
 pub(crate) use self::table::TaskId;
@@ -154,11 +155,11 @@ impl Preemptions {
         &self,
         observer: &mut dyn Observer,
         preemptor: &Pod,
-        nominating: &NominationChange,
+        nominating: &NominatingInfo,
         victims: Vec<Arc<Pod>>,
         plugin: Option<PluginName>,
     ) -> Option<Plan> {
-        let NominationChange::To(node) = nominating else { return None };
+        let NominatingInfo::Override(Some(node)) = nominating else { return None };
         let shown: Vec<PodRef> = victims.iter().map(|victim| PodRef::from(&**victim)).collect();
         observer.preempting(&PodRef::from(preemptor), node, &shown);
         let n_victims = victims.len();
@@ -328,10 +329,10 @@ impl Preemptions {
             kind: DISRUPTION_TARGET,
             status: "True",
             reason: "PreemptionByScheduler",
-            message: message.into(),
+            message: &message,
         };
         let patch =
-            changed_condition((&victim.status.conditions, victim.generation), &condition, core.now)
+            changed_condition((&victim.status.conditions, victim.generation), condition, core.now)
                 .map(|condition| StatusPatch {
                     condition: Some(condition),
                     nominated_node_name: None,
@@ -462,9 +463,9 @@ fn end_held(
     let nominating = match eviction_error {
         Some(reason) => {
             error.diagnosis.post_filter_message = format!("preemption: {reason}");
-            NominationChange::Keep
+            NominatingInfo::Keep
         }
-        None => NominationChange::To(node),
+        None => NominatingInfo::Override(Some(node)),
     };
     let failure = Failure::Unfit(error, nominating);
     send_back(core, queued, profile, None, failure);

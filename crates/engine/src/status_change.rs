@@ -2,8 +2,6 @@
 //!
 //! Behaviour: `docs/spec/core.md` §8.
 
-use std::sync::Arc;
-
 use kube_scheduler_api_types::well_known::POD_SCHEDULED;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::NominatingInfo;
@@ -11,45 +9,23 @@ use kube_scheduler_framework::NominatingInfo;
 use crate::condition::{Condition, changed_condition};
 use crate::effect::StatusPatch;
 
-/// What happens to the pod's nomination.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NominationChange {
-    /// It is taken away.
-    Clear,
-    /// The pod's own status counts.
-    Keep,
-    /// The pod is nominated to this node.
-    To(Arc<str>),
-}
-
-impl From<Option<NominatingInfo>> for NominationChange {
-    fn from(info: Option<NominatingInfo>) -> Self {
-        match info {
-            None | Some(NominatingInfo::Keep) => Self::Keep,
-            Some(NominatingInfo::Override(None)) => Self::Clear,
-            Some(NominatingInfo::Override(Some(node))) => Self::To(node),
-        }
-    }
-}
-
 /// The change to the pod's status that shows the failure to users; `None` when it would change nothing.
 pub(crate) fn status_patch(
     pod: &Pod,
     reason: &str,
     message: &str,
-    nominating: &NominationChange,
+    nominating: &NominatingInfo,
     now: Timestamp,
 ) -> Option<StatusPatch> {
     let nominated_node_name = match nominating {
-        NominationChange::Clear if pod.status.nominated_node_name.is_some() => Some(None),
-        NominationChange::To(node) if pod.nominated_node_name() != Some(node) => {
+        NominatingInfo::Override(None) if pod.status.nominated_node_name.is_some() => Some(None),
+        NominatingInfo::Override(Some(node)) if pod.nominated_node_name() != Some(node) => {
             Some(Some(node.clone()))
         }
         _ => None,
     };
-    let message = message.into();
     let condition = Condition { kind: POD_SCHEDULED, status: "False", reason, message };
-    let condition = changed_condition((&pod.status.conditions, pod.generation), &condition, now);
+    let condition = changed_condition((&pod.status.conditions, pod.generation), condition, now);
     if condition.is_none() && nominated_node_name.is_none() {
         return None;
     }

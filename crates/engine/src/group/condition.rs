@@ -4,12 +4,12 @@
 
 use std::sync::{Arc, LazyLock};
 
-use kube_scheduler_api_types::{LazyJson, PodGroup, Timestamp};
+use kube_scheduler_api_types::{LazyJson, PodCondition, PodGroup};
 use kube_scheduler_cache::{ObjectKey, PodGroupError};
 use kube_scheduler_framework::{ObjectWrite, Status};
 use serde_json::json;
 
-use crate::condition::Condition;
+use crate::condition::{Condition, changed_condition};
 use crate::core::Core;
 use crate::effect::{Effect, PodRef};
 
@@ -49,32 +49,26 @@ pub(crate) fn write_condition(
     if before.is_some_and(|before| *before.status == *"True") && state != "True" {
         return;
     }
-    let condition = Condition { kind: SCHEDULED, status: state, reason, message: text.into() };
-    if !condition.is_news(&group.conditions) {
-        return;
-    }
-    let since = condition.since(&group.conditions, core.now);
-    let (uid, generation) = (group.uid.clone(), group.generation);
+    let condition = Condition { kind: SCHEDULED, status: state, reason, message: &text };
+    let before = (&group.conditions[..], group.generation);
+    let Some(condition) = changed_condition(before, condition, core.now) else { return };
+    let uid = group.uid.clone();
     let (api_group, kind) = POD_GROUP.clone();
     let object =
         ObjectKey { group: api_group, kind, namespace: namespace.clone(), name: name.clone() };
-    let patch = LazyJson::new(move || patch_of(&uid, &condition, generation, since));
+    let patch = LazyJson::new(move || patch_of(&uid, &condition));
     let write = ObjectWrite::PatchStatus { object, patch, is_final: false };
     core.effects.push(Effect::WriteObject { pod: member, write, awaited_by: None });
 }
 
-fn patch_of(
-    uid: &str,
-    condition: &Condition<'_>,
-    generation: i64,
-    since: Option<Timestamp>,
-) -> serde_json::Value {
+fn patch_of(uid: &str, condition: &PodCondition) -> serde_json::Value {
+    let since = condition.last_transition.map(|at| at.floor_to_second().to_string());
     let mut written = json!({
-        "type": condition.kind, "status": condition.status, "reason": condition.reason,
-        "message": *condition.message, "lastTransitionTime": since.map(|at| at.floor_to_second().to_string()),
+        "type": *condition.kind, "status": *condition.status, "reason": *condition.reason,
+        "message": *condition.message, "lastTransitionTime": since,
     });
-    if generation != 0 {
-        written["observedGeneration"] = json!(generation);
+    if condition.observed_generation != 0 {
+        written["observedGeneration"] = json!(condition.observed_generation);
     }
     // The macro would copy what it is given.
     let mut status = serde_json::Map::new();

@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::groups::{ExactPlanning, GroupCycleState};
-use kube_scheduler_framework::{Code, Command, Commands, Status};
+use kube_scheduler_framework::{Code, Command, Commands, NominatingInfo, Status};
 use kube_scheduler_queue::{ProfileId, QueuedPod};
 use smallvec::SmallVec;
 
@@ -39,7 +39,6 @@ use crate::observer::Observer;
 use crate::policy::Entry;
 use crate::preemption::Preemptions;
 use crate::price::PartsInTurn;
-use crate::status_change::NominationChange;
 use crate::turn::{GroupTurn, Turn};
 
 const WAITING: &str = "pod group is waiting for preemption to complete";
@@ -61,7 +60,7 @@ struct RefusedMember {
     /// Class and priority: those of the same are refused in the same way.
     class: (u64, i32),
     error: Box<FitError>,
-    nomination: NominationChange,
+    nomination: NominatingInfo,
     /// What it was allowed to cost.
     limits: AttemptLimits,
     /// What it cost at most, in units.
@@ -309,7 +308,7 @@ impl SchedulingCycle {
                 // What is asked for more than to be counted is not asked for twice.
                 if fits_nowhere
                     && !asked.more
-                    && !matches!(nomination, NominationChange::To(_))
+                    && !matches!(nomination, NominatingInfo::Override(Some(_)))
                     && queued.entry().0.nominated_node_name().is_none()
                     && cx.core.extenders().is_empty() =>
             {
@@ -465,13 +464,12 @@ impl GroupWork<'_> {
             self.later.push(command);
         }
         let pod = &queued.entry().0;
-        let nominating = NominationChange::from(nominating);
         let plan = self.preemptions.plan(self.observer, pod, &nominating, victims, found_by);
         if let Some(plan) = plan {
             self.started.push(self.preemptions.register(self.core, pod.clone(), plan, None));
         }
         let node = match &nominating {
-            NominationChange::To(node) => self.core.cluster.node_idx(node),
+            NominatingInfo::Override(Some(node)) => self.core.cluster.node_idx(node),
             _ => None,
         };
         let failure = Failure::Unfit(error, nominating);

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Pod, PodGroup};
 use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::groups::GroupTrial;
-use kube_scheduler_framework::{Context, NodeIdx, PluginName, Status};
+use kube_scheduler_framework::{Context, NodeIdx, NominatingInfo, PluginName, Status};
+use kube_scheduler_runtime::PodChange;
 
 use crate::apart::GIVEN_UP;
 use crate::core::Core;
@@ -22,7 +23,6 @@ use crate::group::{Effort, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDU
 use crate::guard::guarded;
 use crate::observer::NoObserver;
 use crate::preemption::{GROUP_TARGET, Preemptor};
-use crate::status_change::NominationChange;
 use crate::trial_claims::{TrialClaims, may_need_devices};
 
 const NO_PLUGIN: &str =
@@ -391,7 +391,7 @@ impl SchedulingCycle {
 fn register(cx: &mut GroupWork<'_>, group: &Group, victims: Vec<Arc<Pod>>, plugin: PluginName) {
     let Some(preemptor) = preemptor(cx.core, group) else { return };
     // The victims may be on any nodes.
-    let target = NominationChange::To(GROUP_TARGET.into());
+    let target = NominatingInfo::Override(Some(GROUP_TARGET.into()));
     let who = &preemptor.identity;
     if let Some(plan) = cx.preemptions.plan(cx.observer, who, &target, victims, Some(plugin)) {
         cx.started.push(cx.preemptions.register(cx.core, preemptor, plan, None));

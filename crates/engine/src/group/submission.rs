@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_framework::{Command, CycleState, Status};
+use kube_scheduler_framework::{Command, CycleState, NominatingInfo, Status};
 use kube_scheduler_queue::{ProfileId, QueuedPod};
 
 use crate::attempt::Choice;
@@ -17,7 +17,6 @@ use crate::failure::{Failure, send_back};
 use crate::group::condition::write_condition;
 use crate::group::{Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
 use crate::policy::Entry;
-use crate::status_change::NominationChange;
 use crate::turn::{AttemptResult, GroupTurn};
 
 impl GroupWork<'_> {
@@ -161,19 +160,19 @@ fn what_next(outcome: Option<Outcome>, status: &Status, waits: bool) -> Result<F
     let verdict = |fit: &Fit| {
         let permit = fit.permit.reasons().map(str::to_owned);
         let reasons: Vec<String> = [UNSCHEDULABLE.to_owned()].into_iter().chain(permit).collect();
-        Failure::Rejected(reasons.join(", "), NominationChange::Clear)
+        Failure::Rejected(reasons.join(", "), NominatingInfo::Override(None))
     };
     Err(match outcome {
         Some(Outcome::Failed(failure)) if is_error && !failure.is_rejection() => failure,
         _ if is_error => Failure::Error(status.message()),
         Some(Outcome::Fits(fit)) if status.is_success() => return Ok(fit),
         Some(Outcome::Fits(fit)) if waits => {
-            Failure::Rejected(status.message(), NominationChange::To(fit.node_name))
+            Failure::Rejected(status.message(), NominatingInfo::Override(Some(fit.node_name)))
         }
         Some(Outcome::Fits(fit)) => verdict(&fit),
         Some(Outcome::Preempts(fit, _)) if !waits && status.is_rejected() => verdict(&fit),
         Some(Outcome::Preempts(_, failure)) => *failure,
         Some(Outcome::Failed(failure)) => failure,
-        None => Failure::Rejected(status.message(), NominationChange::Keep),
+        None => Failure::Rejected(status.message(), NominatingInfo::Keep),
     })
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{MemberPlace, PodGroupError, PodGroupState};
-use kube_scheduler_framework::{ClusterEvent, EventObject, Status};
+use kube_scheduler_framework::{ClusterEvent, EventObject, NominatingInfo, Status};
 
 use crate::backfill::hold::check_hold;
 use crate::core::{Core, PodEvent};
@@ -20,7 +20,7 @@ use crate::deadlines::WakeUp;
 use crate::effect::{Effect, PodRef};
 use crate::group::condition::write_condition;
 use crate::group::incomplete::GroupKey;
-use crate::status_change::{NominationChange, status_patch};
+use crate::status_change::status_patch;
 
 /// What the condition of a member says. Not `Unschedulable`: more nodes would not help.
 const REASON: &str = "WaitingForPodGroup";
@@ -179,7 +179,7 @@ pub(crate) fn what_is_missing(core: &Core, namespace: &str, name: &str) -> Optio
 /// Has an event and a condition of a member written, unless the condition says so already.
 fn say(core: &mut Core, member: &Arc<Pod>, text: &str) {
     let Some(profile) = core.plans.profiles.of(member) else { return };
-    let patch = status_patch(member, REASON, text, &NominationChange::Keep, core.now);
+    let patch = status_patch(member, REASON, text, &NominatingInfo::Keep, core.now);
     // A member that has said so already does not say it again for each pod that joins its gang.
     let Some(patch) = patch else { return };
     let reporting = &core.plans.profiles[profile].scheduler_name;
