@@ -11,6 +11,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::well_known::RESOURCE_GROUP;
 use kube_scheduler_api_types::{Json, Object, Pod};
 use kube_scheduler_cache::ClusterState;
+use kube_scheduler_runtime::PodChange;
 
 use crate::core::Core;
 
@@ -65,7 +66,7 @@ struct TrialClaim {
 type Name<'a> = (&'a str, &'a str);
 
 impl TrialClaims {
-    /// From now on, claims follow what is [taken off](Self::pod_goes). O(claims and pods).
+    /// From now on, claims follow what is [taken off](Self::pod_changed). O(claims and pods).
     pub(crate) fn of(core: &mut Core) -> Self {
         let mut all = Self::with_devices(core);
         let cluster = &mut core.cluster;
@@ -107,27 +108,21 @@ impl TrialClaims {
         Self { claims, by_user }
     }
 
-    /// A pod was taken off.
-    pub(crate) fn pod_goes(&mut self, cluster: &mut ClusterState, pod: &Pod) {
+    /// A pod was taken off, or put back.
+    pub(crate) fn pod_changed(&mut self, cluster: &mut ClusterState, change: PodChange, pod: &Pod) {
         let Self { claims, by_user } = self;
         for at in by_user.get(&pod.uid).into_iter().flatten() {
             let Some(claim) = claims.get_mut(*at) else { continue };
-            claim.n_users = claim.n_users.saturating_sub(1);
-            if claim.n_users == 0 {
-                claim.release(cluster);
+            let before = claim.n_users;
+            claim.n_users = match change {
+                PodChange::Removed => before.saturating_sub(1),
+                PodChange::Added => before + 1,
+            };
+            match (before, claim.n_users) {
+                (_, 0) => claim.release(cluster),
+                (0, _) => claim.hold_again(cluster),
+                _ => {}
             }
-        }
-    }
-
-    /// A pod that was taken off is put back.
-    pub(crate) fn pod_comes_back(&mut self, cluster: &mut ClusterState, pod: &Pod) {
-        let Self { claims, by_user } = self;
-        for at in by_user.get(&pod.uid).into_iter().flatten() {
-            let Some(claim) = claims.get_mut(*at) else { continue };
-            if claim.n_users == 0 {
-                claim.hold_again(cluster);
-            }
-            claim.n_users += 1;
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodGroup};
-use kube_scheduler_cache::NodeOverlay;
+use kube_scheduler_cache::{ClusterState, NodeOverlay};
 use kube_scheduler_framework::groups::GroupTrial;
 use kube_scheduler_framework::{Context, NodeIdx, NominatingInfo, PluginName, Status};
 use kube_scheduler_runtime::PodChange;
@@ -58,7 +58,7 @@ struct Recount {
     /// The number of the latest change: a pod that went, or came back.
     n_changes: usize,
     /// The pods that are gone and are on no node that is known, as [`RecountedNode::gone`].
-    elsewhere: Vec<(usize, Arc<Pod>)>,
+    elsewhere: Gone,
     /// Whether the group would be scheduled without the pods that went first.
     has_fitted: bool,
 }
@@ -72,8 +72,7 @@ struct RecountedNode {
     overlay: Option<NodeOverlay>,
     /// How many members fit, but no more than are needed, if that was counted since the pods changed.
     n_fitting: Option<usize>,
-    /// The pods that are gone, each with the number of the change.
-    gone: Vec<(usize, Arc<Pod>)>,
+    gone: Gone,
 }
 
 /// What a placement has room for.
@@ -85,19 +84,14 @@ struct Room {
     uncounted: Vec<NodeIdx>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
-    Goes,
-    ComesBack,
-}
+/// Pods that are gone, each with the number of the change.
+type Gone = Vec<(usize, Arc<Pod>)>;
 
-impl Change {
-    /// Brings a list of pods that are gone up to date. Most come back, and few are gone from one node.
-    fn note(self, gone: &mut Vec<(usize, Arc<Pod>)>, number: usize, pod: &Arc<Pod>) {
-        match self {
-            Self::Goes => gone.push((number, pod.clone())),
-            Self::ComesBack => gone.retain(|(_, other)| other.uid != pod.uid),
-        }
+/// Brings a list of pods that are gone up to date. Most come back, and few are gone from one node.
+fn note(gone: &mut Gone, change: PodChange, number: usize, pod: &Arc<Pod>) {
+    match change {
+        PodChange::Removed => gone.push((number, pod.clone())),
+        PodChange::Added => gone.retain(|(_, other)| other.uid != pod.uid),
     }
 }
 
@@ -128,20 +122,20 @@ impl Recount {
         Some(Self { alike, nodes, rooms, latest: 0, n_changes: 0, elsewhere, has_fitted: false })
     }
 
-    fn change(&mut self, core: &Core, change: Change, pods: &[Arc<Pod>]) {
+    fn change(&mut self, cluster: &ClusterState, change: PodChange, pods: &[Arc<Pod>]) {
         for pod in pods {
             self.n_changes += 1;
-            let node = pod.node_name.as_ref().and_then(|name| core.cluster.node_idx(name));
+            let node = pod.node_name.as_ref().and_then(|name| cluster.node_idx(name));
             let on_node = node.and_then(|node| Some((node, self.nodes.get_mut(node.index())?)));
             let Some((node, on_node)) = on_node else {
-                change.note(&mut self.elsewhere, self.n_changes, pod);
+                note(&mut self.elsewhere, change, self.n_changes, pod);
                 continue;
             };
-            change.note(&mut on_node.gone, self.n_changes, pod);
+            note(&mut on_node.gone, change, self.n_changes, pod);
             let overlay = on_node.overlay.get_or_insert_with(|| NodeOverlay::new(node));
             match change {
-                Change::Goes => overlay.remove_sums(&core.cluster, pod),
-                Change::ComesBack => overlay.add_sums(&core.cluster, pod),
+                PodChange::Removed => overlay.remove_sums(cluster, pod),
+                PodChange::Added => overlay.add_sums(cluster, pod),
             }
             if let Some(n) = on_node.n_fitting.take()
                 && let Some(room) = on_node.room.and_then(|room| self.rooms.get_mut(room))
@@ -217,9 +211,28 @@ impl Rehearsal<'_, '_> {
     fn take_over(&mut self) {
         let Some(recount) = self.recount.take() else { return };
         let on_nodes = recount.nodes.into_iter().flat_map(|on_node| on_node.gone);
-        let mut gone: Vec<(usize, Arc<Pod>)> = on_nodes.chain(recount.elsewhere).collect();
+        let mut gone: Gone = on_nodes.chain(recount.elsewhere).collect();
         gone.sort_unstable_by_key(|(at, _)| *at);
         gone.into_iter().for_each(|(_, pod)| self.take_off(&[pod]));
+    }
+
+    /// Takes pods off their nodes, or puts them back, in the cluster or in what is counted.
+    fn change(&mut self, change: PodChange, pods: &[Arc<Pod>]) {
+        let core = &mut *self.cx.core;
+        if let Some(recount) = &mut self.recount {
+            return recount.change(&core.cluster, change, pods);
+        }
+        for pod in pods {
+            let changed = match change {
+                PodChange::Removed => core.cluster.remove_pod(&pod.uid).map(drop),
+                PodChange::Added => core.cluster.add_pod(pod.clone()).map(drop),
+            };
+            match (changed, &mut self.claims) {
+                (Err(error), _) => core.note(format!("preemption for a pod group: {error}")),
+                (Ok(()), Some(claims)) => claims.pod_changed(&mut core.cluster, change, pod),
+                (Ok(()), None) => {}
+            }
+        }
     }
 
     /// Tries the group as things stand. A search may cost what `until` says, if that is less than it may in any case.
@@ -252,29 +265,11 @@ impl GroupTrial for Rehearsal<'_, '_> {
     }
 
     fn take_off(&mut self, pods: &[Arc<Pod>]) {
-        if let Some(recount) = &mut self.recount {
-            return recount.change(self.cx.core, Change::Goes, pods);
-        }
-        for pod in pods {
-            if let Err(error) = self.cx.core.cluster.remove_pod(&pod.uid) {
-                self.cx.core.note(format!("preemption for a pod group: {error}"));
-            } else if let Some(claims) = &mut self.claims {
-                claims.pod_goes(&mut self.cx.core.cluster, pod);
-            }
-        }
+        self.change(PodChange::Removed, pods);
     }
 
     fn put_back(&mut self, pods: &[Arc<Pod>]) {
-        if let Some(recount) = &mut self.recount {
-            return recount.change(self.cx.core, Change::ComesBack, pods);
-        }
-        for pod in pods {
-            if let Err(error) = self.cx.core.cluster.add_pod(pod.clone()) {
-                self.cx.core.note(format!("preemption for a pod group: {error}"));
-            } else if let Some(claims) = &mut self.claims {
-                claims.pod_comes_back(&mut self.cx.core.cluster, pod);
-            }
-        }
+        self.change(PodChange::Added, pods);
     }
 
     fn try_group(&mut self) -> Status {
