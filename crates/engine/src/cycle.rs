@@ -406,7 +406,7 @@ fn unfit_pod(
     let pod = queued.entry().0.clone();
     let plan = preemptions.plan(observer, &pod, &nominating, victims, found_by);
     match plan {
-        Some(plan) if !preemptions.is_in_background() => {
+        Some(plan) if !preemptions.is_in_background => {
             let result = AttemptResult::Unschedulable(error.to_string());
             let held = HeldAttempt { queued, profile, error, commands };
             let id = preemptions.register(core, pod, plan, Some(held));

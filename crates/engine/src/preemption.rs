@@ -85,7 +85,8 @@ pub(crate) struct Preemptions {
     awaiting: Vec<AwaitingGroup>,
     /// By the UID of a preemptor, or of the members of one: how many preemptions in a row failed for it.
     failures: KeyedMap<Arc<str>, u32>,
-    is_in_background: bool,
+    /// Whether they run beside attempts.
+    pub(crate) is_in_background: bool,
 }
 
 /// Members that are tried once the last of these pods is gone.
@@ -122,7 +123,7 @@ impl Preemptions {
 
     /// All pods that have to go, and the pods of attempts that wait for them.
     pub(crate) fn under_way(&self) -> (Vec<Arc<Pod>>, Vec<QueuedPod<Entry>>) {
-        let victims = self.tasks.iter().flat_map(|task| &task.victims).cloned().collect();
+        let victims = self.tasks.iter().flat_map(|task| &task.plan.victims).cloned().collect();
         let held = self.tasks.iter().filter_map(|task| task.held.as_ref());
         (victims, held.map(|held| held.queued.clone()).collect())
     }
@@ -137,11 +138,6 @@ impl Preemptions {
         let awaiting = ("gangs that wait for victims to go", self.awaiting.len());
         let failures = ("preemptors whose last preemption failed", self.failures.len());
         self.tasks.sizes().into_iter().chain([awaiting, failures])
-    }
-
-    /// Whether preemptions run in the background, beside attempts.
-    pub(crate) const fn is_in_background(&self) -> bool {
-        self.is_in_background
     }
 
     /// Whether an attempt waits for its preemption, and no other pod may be tried.
@@ -180,17 +176,11 @@ impl Preemptions {
         plan: Plan,
         held: Option<HeldAttempt>,
     ) -> TaskId {
-        let Preemptor { identity: preemptor, members, object } = preemptor.into();
-        let Plan { node, victims, terminating, plugin } = plan;
-        let n_victims = victims.len() + terminating.len();
+        let n_victims = plan.victims.len() + plan.terminating.len();
         core.counts.preemption_started(n_victims);
         let task = Task {
-            preemptor,
-            members,
-            related: object,
-            plugin,
-            node,
-            victims,
+            preemptor: preemptor.into(),
+            plan,
             step: None,
             steps_left: if held.is_some() { Step::FOR_HELD } else { Step::IN_BACKGROUND },
             n_out: 0,
@@ -202,15 +192,16 @@ impl Preemptions {
             held,
         };
         let id = self.tasks.insert(task, &mut core.held_back);
-        for victim in &terminating {
-            self.notice_victim(core, id, victim, VictimEnd::Terminating);
+        let Some(task) = self.tasks.get(id) else { return id };
+        for victim in &task.plan.terminating {
+            notice_victim(core, task, victim, VictimEnd::Terminating);
         }
-        if let Some(task) = self.tasks.get(id).filter(|task| task.held.is_none()) {
+        if task.held.is_none() {
             core.notices.add(2, || Notice::PreemptionStarted {
-                preemptor: PodRef::from(&*task.preemptor),
-                node: task.node.clone(),
+                preemptor: PodRef::from(&*task.preemptor.identity),
+                node: task.plan.node.clone(),
                 n_victims,
-                n_to_delete: task.victims.len(),
+                n_to_delete: task.plan.victims.len(),
             });
         }
         id
@@ -270,12 +261,13 @@ impl Preemptions {
         result: Result<EvictionOutcome, ApiError>,
     ) {
         let Some((id, Errand::Evict(victim))) = self.tasks.redeem(token) else { return };
+        let Some(task) = self.tasks.get(id) else { return };
         match result {
             Ok(EvictionOutcome::Deleted) => {
-                self.report_eviction(core, id, &victim, VictimEnd::Evicted);
+                report_eviction(core, task, &victim, VictimEnd::Evicted);
             }
             Ok(EvictionOutcome::AlreadyGone) => {
-                self.notice_victim(core, id, &victim, VictimEnd::AlreadyGone);
+                notice_victim(core, task, &victim, VictimEnd::AlreadyGone);
             }
             Err(error) => self.tasks.failed(id, error, true),
         }
@@ -304,8 +296,8 @@ impl Preemptions {
     /// look for another place (`docs/spec/preemption.md` §7.4).
     fn clear_nominations(&mut self, core: &mut Core, id: TaskId) {
         let Some(task) = self.tasks.get(id) else { return };
-        let priority = task.preemptor.priority();
-        let mut nominated = core.queue().nominated_pods(&task.node);
+        let priority = task.preemptor.identity.priority();
+        let mut nominated = core.queue().nominated_pods(&task.plan.node);
         nominated.retain(|pod| {
             pod.priority() < priority
                 && pod.nominated_node_name().is_some_and(|node| !node.is_empty())
@@ -319,10 +311,10 @@ impl Preemptions {
     /// Evicts one victim: in memory if it is not bound yet, else through the API server.
     fn evict(&mut self, core: &mut Core, bindings: &mut Bindings, id: TaskId, victim: &Arc<Pod>) {
         let Some(task) = self.tasks.get(id) else { return };
-        if let Some(end) = bindings.stop(core, &victim.uid, &task.plugin) {
-            return self.report_eviction(core, id, victim, end);
+        if let Some(end) = bindings.stop(core, &victim.uid, &task.plan.plugin) {
+            return report_eviction(core, task, victim, end);
         }
-        let scheduler = &task.preemptor.spec.scheduler_name;
+        let scheduler = &task.preemptor.identity.spec.scheduler_name;
         let noun = task.noun();
         let message = format!("{scheduler}: preempting to accommodate a higher priority {noun}");
         let condition = Condition {
@@ -342,49 +334,11 @@ impl Preemptions {
         core.effects.push(Effect::EvictPod { token, pod: PodRef::from(&**victim), patch });
     }
 
-    /// For the log: how the eviction of a victim ended.
-    fn notice_victim(&self, core: &mut Core, id: TaskId, victim: &Pod, end: VictimEnd) {
-        let Some(task) = self.tasks.get(id) else { return };
-        core.notices.add(2, || Notice::VictimGone {
-            preemptor_type: task.noun(),
-            preemptor: PodRef::from(&*task.preemptor),
-            victim: PodRef::from(victim),
-            node: task.node.clone(),
-            end,
-        });
-    }
-
-    fn report_eviction(&self, core: &mut Core, id: TaskId, victim: &Pod, end: VictimEnd) {
-        self.notice_victim(core, id, victim, end);
-        let how = match end {
-            VictimEnd::RejectedOnPermit | VictimEnd::RejectedInPreBind => {
-                " (in kube-scheduler memory)."
-            }
-            _ => "",
-        };
-        let Some(task) = self.tasks.get(id) else { return };
-        let event = PodEvent {
-            kind: EventKind::Normal,
-            reason: "Preempted".into(),
-            action: "Preempting".into(),
-            // Quirk: the reference's message has the preemptor's UID here, not its name.
-            note: format!(
-                "Preempted by {} {} on node {}{how}",
-                task.noun(),
-                task.preemptor.uid,
-                task.node
-            ),
-            reporting: task.preemptor.spec.scheduler_name.clone(),
-            // Parity: of a pod that preempts the reference makes no reference, as its own type for it is no API type.
-            related: task.related.clone(),
-        };
-        core.record(victim, event);
-    }
-
     fn end(&mut self, core: &mut Core, bindings: &mut Bindings, id: TaskId) {
         let Some(task) = self.tasks.remove(id, &mut core.held_back) else { return };
-        let Task { preemptor, members, node, victims, error, has_failed_to_evict, .. } = task;
-        let (started, held) = (task.started, task.held);
+        let Task { preemptor, plan, error, has_failed_to_evict, started, held, .. } = task;
+        let Preemptor { identity: preemptor, members, .. } = preemptor;
+        let Plan { node, victims, .. } = plan;
         if let Some(held) = held {
             let error = error.filter(|_| has_failed_to_evict);
             return end_held(core, bindings, held, node, error);
@@ -448,6 +402,39 @@ impl Preemptions {
             n_failures => core.back_off(pods, n_failures - 1),
         }
     }
+}
+
+/// For the log: how the eviction of a victim ended.
+fn notice_victim(core: &mut Core, task: &Task, victim: &Pod, end: VictimEnd) {
+    core.notices.add(2, || Notice::VictimGone {
+        preemptor_type: task.noun(),
+        preemptor: PodRef::from(&*task.preemptor.identity),
+        victim: PodRef::from(victim),
+        node: task.plan.node.clone(),
+        end,
+    });
+}
+
+fn report_eviction(core: &mut Core, task: &Task, victim: &Pod, end: VictimEnd) {
+    notice_victim(core, task, victim, end);
+    let how = match end {
+        VictimEnd::RejectedOnPermit | VictimEnd::RejectedInPreBind => {
+            " (in kube-scheduler memory)."
+        }
+        _ => "",
+    };
+    let (noun, preemptor, node) = (task.noun(), &task.preemptor.identity, &task.plan.node);
+    let event = PodEvent {
+        kind: EventKind::Normal,
+        reason: "Preempted".into(),
+        action: "Preempting".into(),
+        // Quirk: the reference's message has the preemptor's UID here, not its name.
+        note: format!("Preempted by {noun} {} on node {node}{how}", preemptor.uid),
+        reporting: preemptor.spec.scheduler_name.clone(),
+        // Parity: of a pod that preempts the reference makes no reference, as its own type for it is no API type.
+        related: task.preemptor.object.clone(),
+    };
+    core.record(victim, event);
 }
 
 /// The preemption is over that an attempt waited for, so the attempt ends too: with its nomination, or if a victim could

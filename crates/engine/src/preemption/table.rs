@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{KeyedMap, Pod, Timestamp};
-use kube_scheduler_framework::{ApiError, PluginName};
+use kube_scheduler_framework::ApiError;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{HeldAttempt, HeldPreemptors};
-use crate::effect::{ObjectRef, Token};
+use super::{HeldAttempt, HeldPreemptors, Plan, Preemptor};
+use crate::effect::Token;
 
 /// What a preemption does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,17 +36,9 @@ impl Step {
 /// One preemption.
 #[derive(Debug)]
 pub(super) struct Task {
-    /// For a pod group, a pod that has its identity.
-    pub(super) preemptor: Arc<Pod>,
-    /// The members, if a pod group preempts.
-    pub(super) members: Vec<Arc<Pod>>,
-    /// The object of the pod group.
-    pub(super) related: Option<Arc<ObjectRef>>,
-    /// The plugin that wants it.
-    pub(super) plugin: PluginName,
-    pub(super) node: Arc<str>,
-    /// Those that are not going already; none only when an attempt waits.
-    pub(super) victims: Vec<Arc<Pod>>,
+    pub(super) preemptor: Preemptor,
+    /// It has no victims that are not going already only when an attempt waits.
+    pub(super) plan: Plan,
     /// The step that it is in, if it has started.
     pub(super) step: Option<Step>,
     /// Those after it. A failed eviction is the end of the task once its step is over.
@@ -68,13 +60,13 @@ pub(super) struct Task {
 impl Task {
     /// What the preemptor is.
     pub(super) fn noun(&self) -> &'static str {
-        if self.members.is_empty() { "pod" } else { "podgroup" }
+        if self.preemptor.members.is_empty() { "pod" } else { "podgroup" }
     }
 
     /// The preemptor may be tried again as far as this task goes.
     fn let_preemptor_go(&mut self, held_back: &mut HeldPreemptors) {
         if std::mem::take(&mut self.holds_preemptor) {
-            held_back.release(&self.preemptor.uid);
+            held_back.release(&self.preemptor.identity.uid);
         }
     }
 
@@ -155,9 +147,9 @@ impl TaskTable {
         let id = self.last_id;
         self.n_held += usize::from(task.held.is_some());
         if task.holds_preemptor {
-            held_back.hold(&task.preemptor.uid);
+            held_back.hold(&task.preemptor.identity.uid);
         }
-        if let Some(last) = task.victims.last() {
+        if let Some(last) = task.plan.victims.last() {
             self.by_last_victim.entry(last.uid.clone()).or_default().push(id);
         }
         self.tasks.insert(id, task);
@@ -185,11 +177,11 @@ impl TaskTable {
     /// The pods to evict in the step that the task is in.
     pub(super) fn victims(&self, id: TaskId) -> Vec<Arc<Pod>> {
         let Some(task) = self.tasks.get(&id) else { return Vec::new() };
-        let Some((last, others)) = task.victims.split_last() else { return Vec::new() };
+        let Some((last, others)) = task.plan.victims.split_last() else { return Vec::new() };
         match task.step {
             Some(Step::Others) => others.to_vec(),
             Some(Step::Last) => vec![last.clone()],
-            Some(Step::Everybody) => task.victims.clone(),
+            Some(Step::Everybody) => task.plan.victims.clone(),
             Some(Step::Nominations) | None => Vec::new(),
         }
     }
@@ -228,7 +220,7 @@ impl TaskTable {
     pub(super) fn release(&mut self, id: TaskId, held_back: &mut HeldPreemptors) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         task.let_preemptor_go(held_back);
-        let Some(last) = task.victims.last() else { return };
+        let Some(last) = task.plan.victims.last() else { return };
         let Some(ids) = self.by_last_victim.get_mut(&last.uid) else { return };
         ids.retain(|other| *other != id);
         if ids.is_empty() {
