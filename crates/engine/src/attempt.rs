@@ -403,8 +403,7 @@ impl Search<'_, '_> {
 
     fn failed(&self, failure: EvaluationFailure) -> NoChoice {
         let Rejection { diagnosis, pre_filter, state } = match failure {
-            EvaluationFailure::PreFilter(status) => return NoChoice::Broken(status),
-            EvaluationFailure::Filter(failure) => return NoChoice::Broken(failure.status),
+            EvaluationFailure::Broken(failure) => return NoChoice::Broken(failure.status),
             EvaluationFailure::Rejected(rejection) => *rejection,
         };
         self.watched.reached(SearchStep::NodesFiltered);

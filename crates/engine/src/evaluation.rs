@@ -46,10 +46,10 @@ pub(crate) struct Rejection {
     pub(crate) state: CycleState,
 }
 
-/// What was known when a filter failed.
-#[derive(Clone, Debug)]
-pub(crate) struct FilterFailure {
-    /// The error of the first node, in list order, for which a filter failed.
+/// What was known when PreFilter or a filter failed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PluginFailure {
+    /// The error of PreFilter, or that of the first node, in list order, for which a filter failed.
     pub(crate) status: Status,
     /// The answers of the nodes before it.
     pub(crate) answers: Vec<(NodeIdx, Status)>,
@@ -62,10 +62,8 @@ pub(crate) struct FilterFailure {
 pub(crate) enum EvaluationFailure {
     /// PreFilter rejected the pod for all nodes; the diagnosis says how.
     Rejected(Box<Rejection>),
-    /// PreFilter failed.
-    PreFilter(Status),
-    /// A filter failed.
-    Filter(Box<FilterFailure>),
+    /// A plugin failed.
+    Broken(Box<PluginFailure>),
 }
 
 impl Evaluation {
@@ -145,7 +143,7 @@ impl Evaluation {
         let code = if result.is_ok() { Code::Success } else { Code::Error };
         runner.profile.point_ended(MeteredPoint::Filter, code, started);
         result.map_err(|status| {
-            EvaluationFailure::Filter(Box::new(self.failure(runner, pod, status)))
+            EvaluationFailure::Broken(Box::new(self.failure(runner, pod, status)))
         })
     }
 
@@ -243,10 +241,10 @@ impl Evaluation {
 
     /// What the reference would report after an error. A scan meets errors plugin by plugin, the reference goes node by
     /// node: where several nodes fail it reports another one's error, and it knows the answers of the nodes before.
-    fn failure(&self, runner: &Runner<'_>, pod: &Pod, of_scan: Status) -> FilterFailure {
+    fn failure(&self, runner: &Runner<'_>, pod: &Pod, of_scan: Status) -> PluginFailure {
         let cluster = runner.cx.cluster;
         let skip: &SkipSet = &self.pre_filter.skip;
-        let mut failure = FilterFailure {
+        let mut failure = PluginFailure {
             status: of_scan,
             answers: Vec::new(),
             node_names: self.pre_filter.node_names.clone(),
@@ -267,7 +265,8 @@ impl Evaluation {
 /// What a failed PreFilter means.
 fn pre_filter_failure(run: PreFilterRun, state: CycleState) -> EvaluationFailure {
     if !run.status.is_rejected() {
-        return EvaluationFailure::PreFilter(run.status);
+        let failure = PluginFailure { status: run.status, ..PluginFailure::default() };
+        return EvaluationFailure::Broken(Box::new(failure));
     }
     let mut diagnosis = Diagnosis {
         absent: run.status.clone(),

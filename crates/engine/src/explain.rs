@@ -193,8 +193,7 @@ impl Explainer<'_> {
         let cluster = runner.cx.cluster;
         let mut evaluation = match Evaluation::new(&runner, pod, &Buffers::default()) {
             Ok(evaluation) => evaluation,
-            Err(EvaluationFailure::PreFilter(status)) => return self.found.ended_by(status),
-            Err(EvaluationFailure::Filter(failure)) => {
+            Err(EvaluationFailure::Broken(failure)) => {
                 self.found.node_names = failure.node_names;
                 let answers = failure.answers.into_iter().filter_map(|(idx, status)| {
                     let name = cluster.node_name(idx)?.clone();

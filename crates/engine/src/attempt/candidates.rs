@@ -36,8 +36,7 @@ impl Search<'_, '_> {
         let (state, pre_filter) = self.pre_filter();
         let mut evaluation = match self.evaluate(state, pre_filter) {
             Ok(evaluation) => evaluation,
-            Err(EvaluationFailure::PreFilter(status)) => return Err(NoChoice::Broken(status)),
-            Err(EvaluationFailure::Filter(failure)) => {
+            Err(EvaluationFailure::Broken(failure)) => {
                 return Err(NoChoice::Broken(failure.status));
             }
             Err(EvaluationFailure::Rejected(rejection)) => {
