@@ -138,11 +138,14 @@ pub(crate) fn explained(
     core.cluster.refresh_order();
     let price = Price::of(pod, &core.cluster);
     let limits = cycle.budgets.of(&pod.namespace, &core.cluster, core.now);
+    let now = core.now;
+    let refused = |price| {
+        let refusal = cycle.budgets.refusal(limits, &pod.namespace, price, 0, now);
+        Some(AttemptExplanation::failed(pod, Status::error(refusal.message)))
+    };
     if price.search > limits.hard {
         let part = most_expensive_part(pod, &core.cluster, ScopeSize::all(&core.cluster));
-        let price = (price.search, part);
-        let refusal = cycle.budgets.refusal(limits, &pod.namespace, price, 0, core.now);
-        return Some(AttemptExplanation::failed(pod, Status::error(refusal.message)));
+        return refused((price.search, part));
     }
     core.work = limits.meter(price.search);
     let may_preempt = price.search.saturating_add(price.preemption) <= limits.hard;
@@ -160,9 +163,7 @@ pub(crate) fn explained(
     let mut explanation =
         explanation.unwrap_or_else(|panic| AttemptExplanation::failed(pod, panic));
     if explanation.error.is_some() && core.work.left() == 0 {
-        let price = (price.search.saturating_add(core.work.done()), SEARCHES);
-        let refusal = cycle.budgets.refusal(limits, &pod.namespace, price, 0, core.now);
-        return Some(AttemptExplanation::failed(pod, Status::error(refusal.message)));
+        return refused((price.search.saturating_add(core.work.done()), SEARCHES));
     }
     let percentage = profile.percentage_of_nodes_to_score.or(cycle.options.percentage);
     let enough = percentage.map(|percentage| n_feasible_to_find(n_nodes, percentage));

@@ -98,11 +98,6 @@ impl Intake<'_> {
         self.pod_removed(pod);
         self.preemptions.pod_is_gone(self.core, &pod.uid);
         self.bindings.pod_gone(self.core, &pod.uid);
-        self.forget_unanswered(pod);
-    }
-
-    /// The pod will not be tried again.
-    fn forget_unanswered(&mut self, pod: &Pod) {
         self.core.cluster.objects_mut().forget_unanswered(&pod.uid);
     }
 
@@ -171,7 +166,8 @@ impl Intake<'_> {
         let nominated = nominated.or(old.nominated_node_name()).filter(|node| elsewhere(node));
         let nominated = nominated.map(|node| Arc::new(old.with_node_name(&node.into())));
         self.assigned_pod_added(new);
-        self.forget_unanswered(new);
+        // It will not be tried again.
+        self.core.cluster.objects_mut().forget_unanswered(&new.uid);
         self.preemptions.forget_failures(&new.uid);
         if self.is_ours(old) {
             self.dequeue(old.clone());
@@ -239,19 +235,14 @@ impl Intake<'_> {
                 self.assumed_pod_deleted(&new.uid.clone());
             }
             // The announcement of a binding takes the place of a nomination to another node.
-            if old.nominated_node_name() != new.nominated_node_name() {
-                self.seen_nomination_ended(old);
-            }
-            return;
+            return self.seen_nomination_ended(old, new);
         }
         let events = pod_changes(new, old);
         self.core.with_queue(|queue, policy| {
             let (old, new) = (Entry(old.clone()), Entry(new.clone()));
             queue.update(&old, new, &events, policy.now, policy);
         });
-        if old.nominated_node_name() != new.nominated_node_name() {
-            self.seen_nomination_ended(old);
-        }
+        self.seen_nomination_ended(old, new);
         let update = ClusterEvent::UNSCHEDULABLE_POD_UPDATE.label();
         for label in events.iter().map(ClusterEvent::label).filter(|label| *label != update) {
             self.core.measures.input_handled(label);
@@ -259,9 +250,10 @@ impl Intake<'_> {
         self.core.measures.input_handled(update);
     }
 
-    /// The pod no longer has the nomination that its status showed, if it showed one.
-    fn seen_nomination_ended(&mut self, old: &Arc<Pod>) {
-        if old.nominated_node_name().is_some() {
+    /// The pod may no longer have the nomination that its status showed, if it showed one.
+    fn seen_nomination_ended(&mut self, old: &Arc<Pod>, new: &Pod) {
+        let nominated = old.nominated_node_name();
+        if nominated.is_some() && nominated != new.nominated_node_name() {
             self.core.nomination_ended(old);
         }
     }
@@ -286,23 +278,18 @@ impl Intake<'_> {
     }
 
     pub(crate) fn node_applied(&mut self, node: Arc<Node>) {
-        let old = self.known_node(&node.name);
         let new_object = EventObject::Node(node.clone());
-        match old {
-            None => {
-                self.core.cluster.add_node(node);
-                let event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
-                self.core.measures.applied();
-                self.happened(&event, None, Some(&new_object));
-            }
-            Some(old) => {
-                self.core.cluster.update_node(node.clone());
-                let old_object = EventObject::Node(old.clone());
-                self.core.measures.applied();
-                for event in node_changes(&node, &old) {
-                    self.happened(&event, Some(&old_object), Some(&new_object));
-                }
-            }
+        let Some(old) = self.known_node(&node.name) else {
+            self.core.cluster.add_node(node);
+            let event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
+            self.core.measures.applied();
+            return self.happened(&event, None, Some(&new_object));
+        };
+        self.core.cluster.update_node(node.clone());
+        let old_object = EventObject::Node(old.clone());
+        self.core.measures.applied();
+        for event in node_changes(&node, &old) {
+            self.happened(&event, Some(&old_object), Some(&new_object));
         }
     }
 
@@ -379,12 +366,8 @@ impl Intake<'_> {
     pub(crate) fn object_deleted(&mut self, object: &Object) {
         let group = self.core.foreign.as_pod_group(object);
         let object = group.as_deref().unwrap_or(object);
-        let removed = self.core.cluster.remove_object(
-            &object.group,
-            &object.kind,
-            &object.namespace,
-            &object.name,
-        );
+        let Object { group, kind, namespace, name, .. } = object;
+        let removed = self.core.cluster.remove_object(group, kind, namespace, name);
         let Some(old) = removed else { return };
         self.core.readers.changed(Some(&old), None);
         let resource = self.resource_of(&old);

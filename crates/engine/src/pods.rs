@@ -29,12 +29,11 @@ impl PodIndex {
     /// Notes the newest state; gives the one before.
     pub(crate) fn insert(&mut self, pod: Arc<Pod>) -> Option<Arc<Pod>> {
         let by_name = self.by_namespace.get_or_insert_with(&pod.namespace, Arc::default);
+        self.n_pods += 1;
         self.n_bytes += pod.own_bytes();
         self.n_by_number += usize::from(pod.has_affinity_by_number());
         let before = Arc::make_mut(by_name).insert(pod.name.clone(), pod);
-        self.n_bytes -= before.as_ref().map_or(0, |before| before.own_bytes());
-        self.n_by_number -= selecting_by_number(before.as_ref());
-        self.n_pods += usize::from(before.is_none());
+        self.count_off(before.as_deref());
         before
     }
 
@@ -42,13 +41,19 @@ impl PodIndex {
     pub(crate) fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
         let by_name = Arc::make_mut(self.by_namespace.get_mut(namespace)?);
         let removed = by_name.remove(name);
-        self.n_bytes -= removed.as_ref().map_or(0, |removed| removed.own_bytes());
-        self.n_by_number -= selecting_by_number(removed.as_ref());
-        self.n_pods -= usize::from(removed.is_some());
         if by_name.is_empty() {
             self.by_namespace.remove(namespace);
         }
+        self.count_off(removed.as_deref());
         removed
+    }
+
+    /// A pod is not in the table any more, if it was.
+    fn count_off(&mut self, pod: Option<&Pod>) {
+        let Some(pod) = pod else { return };
+        self.n_pods -= 1;
+        self.n_bytes -= pod.own_bytes();
+        self.n_by_number -= usize::from(pod.has_affinity_by_number());
     }
 
     /// All pods, in no particular order.
@@ -71,11 +76,6 @@ impl PodIndex {
     pub(crate) fn n_bytes(&self) -> usize {
         self.n_bytes
     }
-}
-
-/// 1 for a pod with an affinity term that selects pods by their numbers.
-fn selecting_by_number(pod: Option<&Arc<Pod>>) -> usize {
-    usize::from(pod.is_some_and(|pod| pod.has_affinity_by_number()))
 }
 
 impl KnownPods for PodIndex {

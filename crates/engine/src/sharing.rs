@@ -32,6 +32,30 @@ const SWEPT_FROM_BYTES: usize = 4 << 20;
 type Quantities = Arc<[(ResourceName, Quantity)]>;
 type NodeConditions = Arc<[(Arc<str>, Arc<str>)]>;
 
+/// Calls a method of every table. Parts hold other parts: the tables of those that hold most come first.
+macro_rules! each_table {
+    ($tables:ident.$method:ident) => {
+        [
+            $tables.specs.$method(),
+            $tables.statuses.$method(),
+            $tables.requests.$method(),
+            $tables.owners.$method(),
+            $tables.labels.$method(),
+            $tables.volumes.$method(),
+            $tables.tolerations.$method(),
+            $tables.node_affinities.$method(),
+            $tables.pod_affinities.$method(),
+            $tables.conditions.$method(),
+            $tables.quantities.$method(),
+            $tables.node_conditions.$method(),
+            $tables.taints.$method(),
+            $tables.images.$method(),
+            $tables.names.$method(),
+            $tables.texts.$method(),
+        ]
+    };
+}
+
 /// What pods and nodes have in common.
 #[derive(Debug, Default)]
 pub struct Deduplicator {
@@ -136,51 +160,17 @@ impl Deduplicator {
     /// How many parts are kept, and how many bytes they were compared by: what is in them, without what pointers and lists
     /// take. A part that others are parts of counts with them. O(1).
     pub fn size(&self) -> SharedSize {
-        let tables = [
-            self.texts.size(),
-            self.labels.size(),
-            self.owners.size(),
-            self.volumes.size(),
-            self.specs.size(),
-            self.requests.size(),
-            self.tolerations.size(),
-            self.node_affinities.size(),
-            self.pod_affinities.size(),
-            self.statuses.size(),
-            self.conditions.size(),
-            self.quantities.size(),
-            self.node_conditions.size(),
-            self.taints.size(),
-            self.images.size(),
-            self.names.size(),
-        ];
         let plus = |sum: SharedSize, table: &SharedSize| SharedSize {
             n_parts: sum.n_parts + table.n_parts,
             n_bytes: sum.n_bytes + table.n_bytes,
         };
-        tables.iter().fold(SharedSize::default(), plus)
+        each_table!(self.size).iter().fold(SharedSize::default(), plus)
     }
 
     /// Drops what no object holds any more, and the room that it took. Tables do so by themselves when they have doubled; a
     /// shell calls this from time to time, so that nothing stays of objects that are gone. O(parts kept).
     pub fn sweep(&mut self) {
-        // Parts hold other parts: those that hold most come first.
-        self.specs.sweep();
-        self.statuses.sweep();
-        self.requests.sweep();
-        self.owners.sweep();
-        self.labels.sweep();
-        self.volumes.sweep();
-        self.tolerations.sweep();
-        self.node_affinities.sweep();
-        self.pod_affinities.sweep();
-        self.conditions.sweep();
-        self.quantities.sweep();
-        self.node_conditions.sweep();
-        self.taints.sweep();
-        self.images.sweep();
-        self.names.sweep();
-        self.texts.sweep();
+        each_table!(self.sweep);
         self.n_kept_bytes = self.size().n_bytes;
     }
 

@@ -42,30 +42,27 @@ pub(crate) fn show_held_to(core: &mut Core, profile: ProfileId, first: &Pod, oth
     });
     match are_idle {
         Ok(true) => {}
-        _ if must_leave_room => show_held(core),
-        _ => hide_held(core),
-    }
-}
-
-fn show_held(core: &mut Core) {
-    let Core { backfill: Backfill { head, shows_objects, .. }, cluster, .. } = core;
-    if std::mem::replace(shows_objects, true) {
-        return;
-    }
-    for (_, object) in head.iter().flat_map(|head| &head.plan.objects) {
-        cluster.objects_mut().add_pending(object.clone());
+        _ => set_shown(core, must_leave_room),
     }
 }
 
 /// Before the head, or what it holds, changes.
 pub(crate) fn hide_held(core: &mut Core) {
+    set_shown(core, false);
+}
+
+fn set_shown(core: &mut Core, is_shown: bool) {
     let Core { backfill: Backfill { head, shows_objects, .. }, cluster, .. } = core;
-    if !std::mem::take(shows_objects) {
+    if std::mem::replace(shows_objects, is_shown) == is_shown {
         return;
     }
     for (_, object) in head.iter().flat_map(|head| &head.plan.objects) {
-        let Object { group, kind, uid, .. } = &**object;
-        cluster.objects_mut().remove_pending(group, kind, uid, false);
+        if is_shown {
+            cluster.objects_mut().add_pending(object.clone());
+        } else {
+            let Object { group, kind, uid, .. } = &**object;
+            cluster.objects_mut().remove_pending(group, kind, uid, false);
+        }
     }
 }
 

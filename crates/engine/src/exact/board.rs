@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{KeyedMap, Pod, Resources, WorkMeter};
-use kube_scheduler_cache::ClusterState;
-use kube_scheduler_cache::{ClusterState, Versions};
+use kube_scheduler_api_types::{KeyedMap, KeyedSet, Pod, Resources, WorkMeter};
 use kube_scheduler_cache::reads::Reads;
+use kube_scheduler_cache::{ClusterState, Versions};
 use kube_scheduler_framework::groups::{ChoiceOutcome, GroupDemand, MemberOnNode};
 use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Status};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
 
 use super::classes::{Class, choosing, classes};
 use super::search::{Board, Choices, Halt, PlacingResult, Problem};
@@ -284,7 +282,7 @@ impl Board for GangBoard<'_, '_> {
             return nodes;
         }
         let cluster = &self.cx.core.cluster;
-        let mut seen = BTreeSet::new();
+        let mut seen = KeyedSet::default();
         let is_new = |node: &NodeIdx| match fits.get(node) {
             Some(fits) => seen.insert((*fits, standing(cluster, *node))),
             None => true,
@@ -293,26 +291,13 @@ impl Board for GangBoard<'_, '_> {
     }
 }
 
-/// The sums that a node is judged by.
-type Standing = ([i64; 8], Vec<(Arc<str>, i64)>, Vec<(Arc<str>, i64)>);
+/// The sums that a node is judged by: what it has and what is used of it, and how many pods it accepts and has.
+type Standing = (Resources, Resources, i64, i64);
 
 fn standing(cluster: &ClusterState, node: NodeIdx) -> Standing {
-    let has: Resources = cluster.allocatable().resources_of(node);
-    let used: Resources = cluster.requested().resources_of(node);
-    let scalars = |resources: &Resources| {
-        resources.scalars.iter().map(|(name, amount)| (name.clone(), *amount)).collect()
-    };
-    let numbers = [
-        has.milli_cpu,
-        has.memory,
-        has.ephemeral_storage,
-        used.milli_cpu,
-        used.memory,
-        used.ephemeral_storage,
-        cluster.allowed_pods().get(node),
-        cluster.pod_count().get(node),
-    ];
-    (numbers, scalars(&has), scalars(&used))
+    let has = cluster.allocatable().resources_of(node);
+    let used = cluster.requested().resources_of(node);
+    (has, used, cluster.allowed_pods().get(node), cluster.pod_count().get(node))
 }
 
 /// What [`counted_out`] costs, apart from what plugins count: the resources of each node that all nodes have and of which a pod asks
