@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kube_scheduler_framework::PluginName;
-use kube_scheduler_runtime::Extenders;
 
 /// The error of each search of a copy whose work is not wanted any more.
 pub(crate) const GIVEN_UP: &str = "the question was given up";
@@ -15,8 +14,6 @@ pub(crate) const GIVEN_UP: &str = "the question was given up";
 /// State that only a copy of an engine has.
 #[derive(Debug, Default)]
 pub(crate) struct ForkState {
-    /// The extenders of a copy: always empty.
-    pub(crate) extenders: Extenders,
     /// Plugins whose outside work was assumed to have succeeded, without being started.
     pub(crate) trusted: BTreeSet<PluginName>,
     /// Set once the copy's work is not wanted any more.

@@ -198,7 +198,7 @@ impl Engine {
             groups: GroupGates::new(&options.gates, foreign.exist(), options.plans_gangs_exactly),
             is_by_priority_then_age,
             extenders: options.extenders,
-            profiles: Profiles::new(profiles),
+            profiles: Profiles(profiles),
         };
         let measures = Measures::new(options.timer, options.keeps_bound);
         let is_enabled = |gate| options.gates.is_enabled(gate);

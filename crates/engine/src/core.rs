@@ -10,7 +10,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use kube_scheduler_api_types::{Object, Pod, Timestamp, WorkMeter};
 use kube_scheduler_cache::reads::Memo;
@@ -19,7 +19,7 @@ use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, EventKind, EventObject, PluginName, Sources,
 };
 use kube_scheduler_queue::{Move, QueueReport, QueuedPod};
-use kube_scheduler_runtime::Extenders;
+use kube_scheduler_runtime::{Extenders, cluster_alone};
 
 use crate::apart::ForkState;
 use crate::backfill::Backfill;
@@ -89,8 +89,10 @@ pub(crate) struct Core {
     activated: Option<(GroupKey, u64)>,
     pub(crate) signatures: Signatures,
     pub(crate) notes: Vec<String>,
+    /// The extenders that are asked: none in a copy.
+    pub(crate) extenders: Extenders,
     /// What only a copy has, on which questions are answered; `None` in the engine that schedules.
-    fork_state: Option<ForkState>,
+    pub(crate) fork_state: Option<ForkState>,
 }
 
 /// A user-visible event about a pod.
@@ -129,6 +131,7 @@ impl Core {
         measures: Measures,
     ) -> Self {
         Self {
+            extenders: plans.extenders.clone(),
             plans,
             cluster: ClusterState::new(),
             pods: PodIndex::default(),
@@ -190,13 +193,9 @@ impl Core {
             activated: self.activated.clone(),
             signatures: self.signatures.fork(),
             notes: Vec::new(),
+            extenders: Extenders::default(),
             fork_state: Some(ForkState::default()),
         }
-    }
-
-    /// The extenders that are asked.
-    pub(crate) fn extenders(&self) -> &Extenders {
-        self.fork_state.as_ref().map_or(&self.plans.extenders, |state| &state.extenders)
     }
 
     /// Whether this is a copy, so that a plugin's outside work is assumed to succeed without being started. If so, notes the
@@ -210,18 +209,6 @@ impl Core {
     /// Whether this is a copy whose work is not wanted any more.
     pub(crate) fn is_given_up(&self) -> bool {
         self.fork_state.as_ref().is_some_and(|state| state.is_given_up.load(Ordering::Relaxed))
-    }
-
-    /// Names the flag that says so; without effect on what is no copy.
-    pub(crate) fn give_up_when(&mut self, is_given_up: Arc<AtomicBool>) {
-        if let Some(state) = &mut self.fork_state {
-            state.is_given_up = is_given_up;
-        }
-    }
-
-    /// The plugins whose outside work was assumed to have succeeded, by name.
-    pub(crate) fn trusted(&self) -> impl Iterator<Item = &PluginName> {
-        self.fork_state.iter().flat_map(|state| &state.trusted)
     }
 
     /// What plugins may look at.
@@ -253,12 +240,15 @@ impl Core {
         &mut self,
         change: impl FnOnce(&mut Queue, &mut Policy<'_>) -> T,
     ) -> T {
-        let mut policy = Policy {
-            plans: &self.plans,
-            cluster: &self.cluster,
+        let sources = Sources {
             pods: &self.pods,
             waiting: &self.permits,
             preemptions: &self.held_back,
+            ..cluster_alone(&self.cluster, self.now)
+        };
+        let mut policy = Policy {
+            plans: &self.plans,
+            sources,
             signatures: &mut self.signatures,
             measures: &mut self.measures,
             notices: &mut self.notices,
@@ -281,11 +271,8 @@ impl Core {
     pub(crate) fn pending_in_order(&self) -> Vec<Arc<Pod>> {
         let policy = Policy {
             plans: &self.plans,
-            cluster: &self.cluster,
-            pods: &self.pods,
-            waiting: &self.permits,
-            preemptions: &self.held_back,
             // Only the order is asked of it.
+            sources: cluster_alone(&self.cluster, self.now),
             signatures: &mut self.signatures.fork(),
             measures: &mut Measures::default(),
             notices: &mut Notices::default(),
@@ -298,7 +285,7 @@ impl Core {
 
     /// Which notices are kept, as the log's verbosity.
     pub(crate) fn set_verbosity(&mut self, verbosity: u8) {
-        self.notices.set_verbosity(verbosity);
+        self.notices.verbosity = verbosity;
         self.queue.0.keep_reports(self.notices.wants_queue_reports());
     }
 
@@ -343,7 +330,7 @@ impl Core {
     ) -> Vec<QueuedPod<Entry>> {
         let first = popped.entry().0.clone();
         self.with_queue(|queue, policy| {
-            let state = policy.cluster.pod_group(&first.namespace, name);
+            let state = policy.sources.cluster.pod_group(&first.namespace, name);
             let mut members = Vec::with_capacity(state.map_or(1, PodGroupState::n_unscheduled));
             members.push(popped);
             let others = state.into_iter().flat_map(PodGroupState::unscheduled);
@@ -455,7 +442,7 @@ impl Core {
         for (pod, note) in self.term_limits.take_unreported() {
             let profiles = &self.plans.profiles;
             let profile = profiles.of(&pod).map(|profile| &profiles[profile]);
-            let reporting = profile.or(profiles.first()).map(|it| it.scheduler_name.clone());
+            let reporting = profile.or(profiles.0.first()).map(|it| it.scheduler_name.clone());
             let event = PodEvent {
                 kind: EventKind::Warning,
                 reason: "AffinityIgnored".into(),

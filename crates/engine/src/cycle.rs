@@ -353,7 +353,7 @@ impl SchedulingCycle {
         self.classes.by_name = options.breaks_ties_by_name;
         Search {
             runner: Runner::new(profile, core.sources()),
-            extenders: core.extenders(),
+            extenders: &core.extenders,
             buffers: &options.buffers,
             classes: &mut self.classes,
             pod,

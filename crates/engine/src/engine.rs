@@ -199,7 +199,7 @@ impl Engine {
 
     /// What is worth a line in the log, oldest first. Must be fetched after each call while the verbosity is not 0.
     pub fn drain_notices(&mut self) -> Vec<Notice> {
-        self.core.notices.take()
+        std::mem::take(&mut self.core.notices.waiting)
     }
 
     /// A pod as last seen from the API server.
@@ -214,7 +214,7 @@ impl Engine {
 
     /// The profiles in the order of configuration.
     pub fn profiles(&self) -> &[Profile] {
-        self.core.plans.profiles.as_slice()
+        &self.core.plans.profiles.0
     }
 
     /// The queue, to look at.

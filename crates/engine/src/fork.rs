@@ -23,7 +23,9 @@ impl Engine {
     /// those of the members of a group that is being tried. What a copy decides from then on means nothing; without a flag that is
     /// set, nothing is different. An engine that is no copy ignores it, for its decisions depend on its inputs alone.
     pub fn give_up_when(&mut self, is_given_up: Arc<AtomicBool>) {
-        self.core.give_up_when(is_given_up);
+        if let Some(state) = &mut self.core.fork_state {
+            state.is_given_up = is_given_up;
+        }
     }
 
     /// A copy of this engine. The two are independent: neither sees the other's inputs and decisions.
@@ -72,7 +74,7 @@ impl Engine {
 
     /// The plugins whose work outside counted as done well so far, because this engine is a copy; by name.
     pub fn trusted_plugins(&self) -> impl Iterator<Item = &PluginName> {
-        self.core.trusted()
+        self.core.fork_state.iter().flat_map(|state| &state.trusted)
     }
 
     /// Whether extenders take part in attempts. A copy does not ask those that its original has.

@@ -67,8 +67,8 @@ pub(crate) struct Measures {
     events: FxHashMap<EventLabel, Lengths>,
     n_hints: u64,
     hints: FxHashMap<(u32, EventLabel, &'static str), Lengths>,
-    permit_waits: Vec<(Code, Duration)>,
-    failed_bindings: Vec<FailedBinding>,
+    /// What is ready to be drained.
+    ready: Measurements,
 }
 
 impl Measures {
@@ -96,11 +96,7 @@ impl Measures {
 
     /// One of the events of the input was handled.
     pub(crate) fn event_handled(&mut self, label: EventLabel) {
-        let Some(timer) = &self.timer else { return };
-        let now = timer.nanos();
-        let nanos = self.applying + now.saturating_sub(self.event_start);
-        self.event_start = now;
-        self.add_event(label, nanos);
+        self.handled_since_last(label, self.applying);
     }
 
     /// The whole input was handled.
@@ -112,9 +108,13 @@ impl Measures {
 
     /// Something was handled that follows from the events of the input, and has a label of its own.
     pub(crate) fn follow_up_handled(&mut self, label: EventLabel) {
+        self.handled_since_last(label, 0);
+    }
+
+    fn handled_since_last(&mut self, label: EventLabel, applying: u64) {
         let Some(timer) = &self.timer else { return };
         let now = timer.nanos();
-        let nanos = now.saturating_sub(self.event_start);
+        let nanos = applying + now.saturating_sub(self.event_start);
         self.event_start = now;
         self.add_event(label, nanos);
     }
@@ -152,14 +152,14 @@ impl Measures {
     /// A wait on Permit has ended.
     pub(crate) fn waited(&mut self, code: Code, length: Duration) {
         if self.keeps {
-            self.permit_waits.push((code, length));
+            self.ready.permit_waits.push((code, length));
         }
     }
 
     /// An attempt failed after a node was found.
     pub(crate) fn binding_failed(&mut self, failed: FailedBinding) {
         if self.keeps {
-            self.failed_bindings.push(failed);
+            self.ready.failed_bindings.push(failed);
         }
     }
 
@@ -168,22 +168,21 @@ impl Measures {
         let mut events: Vec<_> = self.events.drain().collect();
         events.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let hints = self.hints.drain().filter_map(|((hint, event, answer), lengths)| {
-            let plugin = plans.hints.plugin(hint)?.clone();
+            let plugin = plans.hints.0.get(hint as usize)?.0.clone();
             Some(MeasuredHint { plugin, event, answer, lengths })
         });
         let mut hints: Vec<_> = hints.collect();
         hints.sort_unstable_by(|a, b| {
             (&a.plugin, &a.event, a.answer).cmp(&(&b.plugin, &b.event, b.answer))
         });
-        let readings = plans.profiles.as_slice().iter();
+        let readings = plans.profiles.0.iter();
         Measurements {
             events,
             hints,
-            permit_waits: std::mem::take(&mut self.permit_waits),
-            failed_bindings: std::mem::take(&mut self.failed_bindings),
             profiles: readings
                 .map(|profile| profile.meter().map(|meter| meter.take()).unwrap_or_default())
                 .collect(),
+            ..std::mem::take(&mut self.ready)
         }
     }
 }

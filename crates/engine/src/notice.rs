@@ -162,16 +162,12 @@ pub enum Notice {
 /// The notices that the shell has not fetched yet.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
-    verbosity: u8,
-    waiting: Vec<Notice>,
+    /// Which notices are kept, as the log's verbosity; with 0 none.
+    pub(crate) verbosity: u8,
+    pub(crate) waiting: Vec<Notice>,
 }
 
 impl Notices {
-    /// Which notices are kept from now on, as the log's verbosity; with 0 none.
-    pub(crate) fn set_verbosity(&mut self, verbosity: u8) {
-        self.verbosity = verbosity;
-    }
-
     /// Whether the queue has to report what it does.
     pub(crate) const fn wants_queue_reports(&self) -> bool {
         self.verbosity >= QUEUE_REPORTS_FROM
@@ -183,9 +179,5 @@ impl Notices {
         if self.verbosity >= verbosity {
             self.waiting.push(notice());
         }
-    }
-
-    pub(crate) fn take(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.waiting)
     }
 }

@@ -8,14 +8,13 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Pod, PodGroup, Timestamp};
 use kube_scheduler_config::{FeatureGates, Gate as Feature};
 use kube_scheduler_framework::{
-    Code, Context, EventObject, EventRegistration, NominatedPods, PluginName, QueuedPodView,
-    RunningPreemptions, Sources, WaitingPods,
+    Code, EventObject, EventRegistration, NominatedPods, PluginName, QueuedPodView, Sources,
 };
 use kube_scheduler_queue::{
     EventLabel, HintId, NominatedPod, PreEnqueueVerdict, ProfileId, QueueEntry, QueuePolicy,
     QueuedPod, QueueingHint, RejectorId, SchedulingQueue, Signature, Topics,
 };
-use kube_scheduler_runtime::{Extenders, MeteredPoint, Profile, cluster_alone};
+use kube_scheduler_runtime::{Extenders, MeteredPoint, Profile};
 use smallvec::SmallVec;
 
 use crate::class_cache::{SignPlan, Signatures};
@@ -23,7 +22,6 @@ use crate::effect::PodRef;
 use crate::guard::guarded;
 use crate::measures::Measures;
 use crate::notice::{Notice, Notices};
-use crate::pods::PodIndex;
 use crate::profiles::Profiles;
 
 /// A pod in the queue.
@@ -159,13 +157,6 @@ impl Plans {
 #[derive(Default)]
 pub(crate) struct Hints(pub(crate) Vec<(PluginName, EventRegistration)>);
 
-impl Hints {
-    /// The plugin that registered a hint.
-    pub(crate) fn plugin(&self, hint: u32) -> Option<&PluginName> {
-        self.0.get(hint as usize).map(|(plugin, _)| plugin)
-    }
-}
-
 impl std::fmt::Debug for Hints {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} hints", self.0.len())
@@ -175,10 +166,8 @@ impl std::fmt::Debug for Hints {
 /// The engine's side of one queue operation.
 pub(crate) struct Policy<'a> {
     pub(crate) plans: &'a Plans,
-    pub(crate) cluster: &'a ClusterState,
-    pub(crate) pods: &'a PodIndex,
-    pub(crate) waiting: &'a dyn WaitingPods,
-    pub(crate) preemptions: &'a dyn RunningPreemptions,
+    /// What plugins may look at. Nominations are not available while the queue works.
+    pub(crate) sources: Sources<'a>,
     pub(crate) signatures: &'a mut Signatures,
     pub(crate) measures: &'a mut Measures,
     pub(crate) notices: &'a mut Notices,
@@ -187,30 +176,11 @@ pub(crate) struct Policy<'a> {
     pub(crate) now: Timestamp,
 }
 
-impl Policy<'_> {
-    fn profile(&self, profile: ProfileId) -> Option<&Profile> {
-        self.plans.profiles.get(profile)
-    }
-
-    /// What plugins may look at. Nominations are not available while the queue works.
-    fn context(&self) -> Context<'_> {
-        Sources {
-            pods: self.pods,
-            waiting: self.waiting,
-            preemptions: self.preemptions,
-            ..cluster_alone(self.cluster, self.now)
-        }
-        .unrecorded()
-    }
-}
-
 impl QueuePolicy<Entry, EventObject> for Policy<'_> {
     fn precedes(&self, a: &QueuedPod<Entry>, b: &QueuedPod<Entry>) -> bool {
-        let Some((_, _, sort)) =
-            self.plans.profiles.first().and_then(|profile| profile.queue_sort().next())
-        else {
-            return false;
-        };
+        let first = self.plans.profiles.0.first();
+        let sort = first.and_then(|profile| profile.queue_sort().next());
+        let Some((_, _, sort)) = sort else { return false };
         // Without an answer the order is that of arrival.
         guarded(|| sort.compare(view(a), view(b))) == Ok(Ordering::Less)
     }
@@ -235,8 +205,8 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         });
         let Some((profile, idx, name, gate)) = found else { return PreEnqueueVerdict::Admit };
         let start = profile.plugin_start();
-        let status =
-            guarded(|| gate.pre_enqueue(&self.context(), &entry.0)).unwrap_or_else(|panic| panic);
+        let status = guarded(|| gate.pre_enqueue(&self.sources.unrecorded(), &entry.0))
+            .unwrap_or_else(|panic| panic);
         profile.plugin_ended(idx, MeteredPoint::PreEnqueue, status.code(), start);
         if status.is_success() {
             return PreEnqueueVerdict::Admit;
@@ -250,12 +220,12 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
     }
 
     fn gates_begin(&mut self, profile: ProfileId) {
-        self.gates_start = self.profile(profile).and_then(Profile::point_start);
+        self.gates_start = self.plans.profiles.get(profile).and_then(Profile::point_start);
     }
 
     fn gates_end(&mut self, profile: ProfileId) {
         let start = self.gates_start.take();
-        if let Some(profile) = self.profile(profile) {
+        if let Some(profile) = self.plans.profiles.get(profile) {
             // Quirk: a success whatever the gates said, as in the reference.
             profile.point_ended(MeteredPoint::PreEnqueue, Code::Success, start);
         }
@@ -274,7 +244,7 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
             return QueueingHint::Queue;
         };
         let start = self.measures.hint_start();
-        let answer = guarded(|| hint(&self.context(), &entry.0, old, new))
+        let answer = guarded(|| hint(&self.sources.unrecorded(), &entry.0, old, new))
             .unwrap_or_else(|panic| Err(panic.message().into()));
         self.measures.hint_ended(id.0, event, &answer, start);
         // The event has passed: a hint that fails must not leave the pod waiting for it.
@@ -296,7 +266,8 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         let Some((_, registration)) = self.plans.hints.0.get(id.0 as usize) else {
             return Topics::All;
         };
-        guarded(|| registration.topics_of_event(&self.context(), old, new)).unwrap_or(Topics::All)
+        let cx = self.sources.unrecorded();
+        guarded(|| registration.topics_of_event(&cx, old, new)).unwrap_or(Topics::All)
     }
 
     fn signature(&mut self, entry: &Entry, profile: ProfileId) -> Option<Signature> {
@@ -311,7 +282,7 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
     }
 
     fn latest(&self, namespace: &str, name: &str) -> Option<Entry> {
-        self.pods.get(namespace, name).cloned().map(Entry)
+        self.sources.pods.pod(namespace, name).map(Entry)
     }
 }
 

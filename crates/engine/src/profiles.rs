@@ -8,23 +8,11 @@ use kube_scheduler_runtime::Profile;
 
 /// All profiles, in the order of configuration, which is that of the queue's numbers.
 #[derive(Debug)]
-pub(crate) struct Profiles(Vec<Profile>);
+pub(crate) struct Profiles(pub(crate) Vec<Profile>);
 
 impl Profiles {
-    pub(crate) const fn new(profiles: Vec<Profile>) -> Self {
-        Self(profiles)
-    }
-
-    pub(crate) fn as_slice(&self) -> &[Profile] {
-        &self.0
-    }
-
     pub(crate) fn get(&self, profile: ProfileId) -> Option<&Profile> {
         self.0.get(profile.index())
-    }
-
-    pub(crate) fn first(&self) -> Option<&Profile> {
-        self.0.first()
     }
 
     /// The profile that schedules a pod.

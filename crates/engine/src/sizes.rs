@@ -63,7 +63,7 @@ pub(crate) fn table_sizes(
     ];
     let classes = &cycle.classes;
     let (log, history) = (cluster.size_of_log(), cluster.objects().size_of_history());
-    let plugins = core.plans.profiles.as_slice().iter().flat_map(Profile::plugins);
+    let plugins = core.plans.profiles.0.iter().flat_map(Profile::plugins);
     let (n_plugins, n_plugin_bytes) =
         plugins.fold((0, 0), |(n, bytes), entry| (n + 1, bytes + entry.plugin.kept_bytes()));
     let learned = [

@@ -18,7 +18,7 @@ use crate::guard::guarded;
 impl Bindings {
     /// Lets the next extender from position `from` on bind, if there is one for this pod; otherwise the Bind plugins.
     pub(super) fn bind_outside(&mut self, core: &mut Core, mut binding: Box<Binding>, from: usize) {
-        if core.extenders().is_empty() {
+        if core.extenders.is_empty() {
             return self.run_bind(core, binding, 0);
         }
         let plans = core.plans.clone();

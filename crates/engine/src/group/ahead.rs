@@ -62,8 +62,7 @@ impl SchedulingCycle {
             return Some(Outlook { group: key, next: PlanUpdate::Stays });
         }
         // With extenders each trial is a request.
-        if !cx.core.extenders().is_empty() || !cx.core.backfill.admits(&key, priority, cx.core.now)
-        {
+        if !cx.core.extenders.is_empty() || !cx.core.backfill.admits(&key, priority, cx.core.now) {
             return None;
         }
         // However often the group is tried for it, what comes later draws the same numbers.

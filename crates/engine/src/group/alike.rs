@@ -41,7 +41,7 @@ impl AlikeGroup {
         let scores_all = share.is_none() || group.exact.is_some();
         let is_undisturbed = cycle.options.uses_class_cache
             && scores_all
-            && core.extenders().is_empty()
+            && core.extenders.is_empty()
             && core.permits.len() == 0
             && group.pods.iter().all(|pod| core.queue().nomination(&pod.uid).is_none());
         let (pod, _) = group.pods.split_first()?;

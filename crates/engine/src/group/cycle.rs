@@ -310,7 +310,7 @@ impl SchedulingCycle {
                     && !asked.more
                     && !matches!(nomination, NominatingInfo::Override(Some(_)))
                     && queued.entry().0.nominated_node_name().is_none()
-                    && cx.core.extenders().is_empty() =>
+                    && cx.core.extenders.is_empty() =>
             {
                 class_of(cx.core, queued).map(|class| RefusedMember {
                     class: (class, queued.entry().0.priority()),
