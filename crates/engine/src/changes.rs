@@ -83,28 +83,26 @@ fn conditions(node: &Node) -> BTreeMap<&str, &str> {
 /// The resource that plugins register for to be notified of this object. An object does not name its plural: of the usual ones,
 /// the one that a plugin registered for is meant.
 pub(crate) fn resource_of(object: &Object, custom: &BTreeSet<Arc<str>>) -> EventResource {
-    let (group, kind) = (&*object.group, &*object.kind);
-    let known = match group {
-        "" => EventResource::parse(kind),
-        _ => EventResource::parse(&format!("{group}/{kind}")),
-    };
-    let is_other = matches!(
-        known,
-        EventResource::Custom(_)
-            | EventResource::Pod
-            | EventResource::AssignedPod
-            | EventResource::UnschedulablePod
-            | EventResource::Node
-            | EventResource::Wildcard
-    );
-    if !is_other {
-        return known;
+    match (&*object.group, &*object.kind) {
+        ("", "PersistentVolume") => EventResource::PersistentVolume,
+        ("", "PersistentVolumeClaim") => EventResource::PersistentVolumeClaim,
+        ("storage.k8s.io", "CSINode") => EventResource::CsiNode,
+        ("storage.k8s.io", "CSIDriver") => EventResource::CsiDriver,
+        ("storage.k8s.io", "VolumeAttachment") => EventResource::VolumeAttachment,
+        ("storage.k8s.io", "CSIStorageCapacity") => EventResource::CsiStorageCapacity,
+        ("storage.k8s.io", "StorageClass") => EventResource::StorageClass,
+        ("resource.k8s.io", "ResourceClaim") => EventResource::ResourceClaim,
+        ("resource.k8s.io", "ResourceSlice") => EventResource::ResourceSlice,
+        ("resource.k8s.io", "DeviceClass") => EventResource::DeviceClass,
+        ("scheduling.k8s.io", "PodGroup") => EventResource::PodGroup,
+        (group, kind) => {
+            let kind = kind.to_lowercase();
+            let name = |plural: String| format!("{plural}.{}.{group}", object.version);
+            let stem = kind.strip_suffix('y').map(|stem| format!("{stem}ies"));
+            let others = [Some(format!("{kind}es")), stem, Some(kind.clone())];
+            let registered =
+                others.into_iter().flatten().map(name).find(|name| custom.contains(name.as_str()));
+            EventResource::Custom(registered.unwrap_or_else(|| name(format!("{kind}s"))).into())
+        }
     }
-    let kind = kind.to_lowercase();
-    let name = |plural: String| format!("{plural}.{}.{group}", object.version);
-    let stem = kind.strip_suffix('y').map(|stem| format!("{stem}ies"));
-    let others = [Some(format!("{kind}es")), stem, Some(kind.clone())];
-    let registered =
-        others.into_iter().flatten().map(name).find(|name| custom.contains(name.as_str()));
-    EventResource::Custom(registered.unwrap_or_else(|| name(format!("{kind}s"))).into())
 }
