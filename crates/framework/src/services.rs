@@ -4,7 +4,6 @@
 //! Invariants: making a request does nothing; it is sent when its future is polled, which happens outside the core, so that
 //! no extension point up to Permit can wait for the network.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -69,7 +68,8 @@ impl ApiRequest {
 }
 
 /// A request that did not succeed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct ApiError {
     /// The HTTP status; `None` when there was no answer, or when it is not known.
     pub code: Option<u16>,
@@ -98,14 +98,6 @@ impl ApiError {
         }
     }
 }
-
-impl fmt::Display for ApiError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for ApiError {}
 
 impl From<ApiError> for Status {
     fn from(error: ApiError) -> Self {

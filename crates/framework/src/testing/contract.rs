@@ -26,18 +26,13 @@ use crate::status::{PluginName, Status};
 use crate::verdicts::Verdicts;
 
 /// A promise that a plugin does not keep.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{promise}: {what}")]
 pub struct Violation {
     /// The promise that the plugin does not keep.
     pub promise: &'static str,
     /// What was seen instead.
     pub what: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.promise, self.what)
-    }
 }
 
 /// Tries whether a plugin keeps what it promises about these pods in this cluster and in what it may become:
