@@ -158,9 +158,7 @@ impl SchedulingCycle {
         let mut tried = PlacementOutcome::failed(Status::unschedulable(UNSCHEDULABLE));
         for placed in placed {
             let PlacedMember { member, node, trial, permit, commands, .. } = placed;
-            for command in commands.into_vec() {
-                cx.later.push(command);
-            }
+            cx.later.extend(commands.into_vec());
             if permit.is_success() {
                 tried.status = Status::SUCCESS;
             }

@@ -501,6 +501,13 @@ impl Commands {
     }
 }
 
+impl Extend<Command> for Commands {
+    /// [Adds](Self::push) all of `commands` at the end, in their order.
+    fn extend<T: IntoIterator<Item = Command>>(&mut self, commands: T) {
+        commands.into_iter().for_each(|command| self.push(command));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

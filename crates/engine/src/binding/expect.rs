@@ -35,11 +35,7 @@ pub(super) fn expect_object(core: &mut Core, command: Command) -> Option<Command
 
 /// Does what `asked` says about objects at once, and keeps all else for later.
 pub(super) fn expect_at_once(core: &mut Core, asked: Commands, later: &mut Commands) {
-    for command in asked.into_vec() {
-        if let Some(other) = expect_object(core, command) {
-            later.push(other);
-        }
-    }
+    later.extend(asked.into_vec().into_iter().filter_map(|command| expect_object(core, command)));
 }
 
 /// Has an object written on behalf of `pod`; `awaited_by` says which plugin waits for the answer.

@@ -99,9 +99,7 @@ impl Trial {
         }
         let n_released = core.released.len();
         let undone = self.binding.unreserve(core).into_vec().into_iter();
-        for command in undone.filter(|command| !matches!(command, Command::WriteObject { .. })) {
-            later.push(command);
-        }
+        later.extend(undone.filter(|command| !matches!(command, Command::WriteObject { .. })));
         core.released.truncate(n_released);
     }
 

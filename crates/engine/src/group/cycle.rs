@@ -460,9 +460,7 @@ impl GroupWork<'_> {
         unfit: FitFailure,
     ) -> Outcome {
         let FitFailure { error, nominating, victims, found_by, commands, state } = unfit;
-        for command in commands.into_vec() {
-            self.later.push(command);
-        }
+        self.later.extend(commands.into_vec());
         let pod = &queued.entry().0;
         let plan = self.preemptions.plan(self.observer, pod, &nominating, victims, found_by);
         if let Some(plan) = plan {
