@@ -17,8 +17,7 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use kube_scheduler_api_types::{
     ConditionText, ControllerRef, Labels, Node, NodeAffinity, NodeImage, Pod, PodAffinity,
-    PodCondition, PodRequests, PodSpec, PodStatus, Quantity, ResourceName, Taint, Toleration,
-    Volume,
+    PodRequests, PodSpec, PodStatus, Quantity, ResourceName, Taint, Toleration, Volume,
 };
 
 use self::weighing::{ContentHasher, PartDigest, place, weigh};
@@ -29,54 +28,46 @@ const SWEPT_FROM: usize = 1_024;
 /// What all tables may hold before they are swept for their bytes.
 const SWEPT_FROM_BYTES: usize = 4 << 20;
 
-type Quantities = Arc<[(ResourceName, Quantity)]>;
-type NodeConditions = Arc<[(Arc<str>, Arc<str>)]>;
+macro_rules! tables {
+    ($($table:ident: $part:ty,)*) => {
+        /// What pods and nodes have in common.
+        #[derive(Debug, Default)]
+        pub struct Deduplicator {
+            /// What the tables held after the last sweep, in bytes.
+            n_kept_bytes: usize,
+            $($table: Table<$part>,)*
+        }
 
-/// Calls a method of every table. Parts hold other parts: the tables of those that hold most come first.
-macro_rules! each_table {
-    ($tables:ident.$method:ident) => {
-        [
-            $tables.specs.$method(),
-            $tables.statuses.$method(),
-            $tables.requests.$method(),
-            $tables.owners.$method(),
-            $tables.labels.$method(),
-            $tables.volumes.$method(),
-            $tables.tolerations.$method(),
-            $tables.node_affinities.$method(),
-            $tables.pod_affinities.$method(),
-            $tables.conditions.$method(),
-            $tables.quantities.$method(),
-            $tables.node_conditions.$method(),
-            $tables.taints.$method(),
-            $tables.images.$method(),
-            $tables.names.$method(),
-            $tables.texts.$method(),
-        ]
+        impl Deduplicator {
+            fn sizes(&self) -> impl Iterator<Item = SharedSize> {
+                [$(self.$table.size(),)*].into_iter()
+            }
+
+            fn sweep_tables(&mut self) {
+                $(self.$table.sweep();)*
+            }
+        }
     };
 }
 
-/// What pods and nodes have in common.
-#[derive(Debug, Default)]
-pub struct Deduplicator {
-    /// What the tables held after the last sweep, in bytes.
-    n_kept_bytes: usize,
-    texts: Table<Arc<str>>,
-    labels: Table<Labels>,
-    owners: Table<Arc<ControllerRef>>,
-    volumes: Table<Arc<[Volume]>>,
-    specs: Table<Arc<PodSpec>>,
-    requests: Table<Arc<PodRequests>>,
-    tolerations: Table<Arc<[Toleration]>>,
-    node_affinities: Table<Arc<NodeAffinity>>,
-    pod_affinities: Table<Arc<PodAffinity>>,
-    statuses: Table<Arc<PodStatus>>,
-    conditions: Table<Arc<ConditionText>>,
-    quantities: Table<Quantities>,
-    node_conditions: Table<NodeConditions>,
-    taints: Table<Arc<[Taint]>>,
-    images: Table<Arc<[NodeImage]>>,
-    names: Table<Arc<[Arc<str>]>>,
+// Parts hold other parts: the tables of those that hold most are swept first.
+tables! {
+    specs: Arc<PodSpec>,
+    statuses: Arc<PodStatus>,
+    requests: Arc<PodRequests>,
+    owners: Arc<ControllerRef>,
+    labels: Labels,
+    volumes: Arc<[Volume]>,
+    tolerations: Arc<[Toleration]>,
+    node_affinities: Arc<NodeAffinity>,
+    pod_affinities: Arc<PodAffinity>,
+    conditions: Arc<ConditionText>,
+    quantities: Arc<[(ResourceName, Quantity)]>,
+    node_conditions: Arc<[(Arc<str>, Arc<str>)]>,
+    taints: Arc<[Taint]>,
+    images: Arc<[NodeImage]>,
+    names: Arc<[Arc<str>]>,
+    texts: Arc<str>,
 }
 
 impl Deduplicator {
@@ -106,9 +97,8 @@ impl Deduplicator {
         }
         share_empty(&mut pod.volumes);
         if !pod.volumes.is_empty() && !self.volumes.replace(&mut pod.volumes) {
-            let mut volumes: Vec<Volume> = pod.volumes.to_vec();
-            volumes.iter_mut().for_each(|volume| self.texts.share(&mut volume.name));
-            pod.volumes = volumes.into();
+            let volumes = Arc::make_mut(&mut pod.volumes).iter_mut();
+            volumes.for_each(|volume| self.texts.share(&mut volume.name));
             self.volumes.share(&mut pod.volumes);
         }
         if !self.specs.replace(&mut pod.spec) {
@@ -141,11 +131,8 @@ impl Deduplicator {
         share_empty(&mut node.taints);
         self.taints.share(&mut node.taints);
         if !self.images.replace(&mut node.images) {
-            let mut images: Vec<NodeImage> = node.images.to_vec();
-            for image in &mut images {
-                self.names.share(&mut image.names);
-            }
-            node.images = images.into();
+            let images = Arc::make_mut(&mut node.images).iter_mut();
+            images.for_each(|image| self.names.share(&mut image.names));
             self.images.share(&mut node.images);
         }
     }
@@ -160,17 +147,16 @@ impl Deduplicator {
     /// How many parts are kept, and how many bytes they were compared by: what is in them, without what pointers and lists
     /// take. A part that others are parts of counts with them. O(1).
     pub fn size(&self) -> SharedSize {
-        let plus = |sum: SharedSize, table: &SharedSize| SharedSize {
+        self.sizes().fold(SharedSize::default(), |sum, table| SharedSize {
             n_parts: sum.n_parts + table.n_parts,
             n_bytes: sum.n_bytes + table.n_bytes,
-        };
-        each_table!(self.size).iter().fold(SharedSize::default(), plus)
+        })
     }
 
     /// Drops what no object holds any more, and the room that it took. Tables do so by themselves when they have doubled; a
     /// shell calls this from time to time, so that nothing stays of objects that are gone. O(parts kept).
     pub fn sweep(&mut self) {
-        each_table!(self.sweep);
+        self.sweep_tables();
         self.n_kept_bytes = self.size().n_bytes;
     }
 
@@ -222,9 +208,7 @@ impl Deduplicator {
         for list in [&mut requests.spec_totals, &mut requests.totals, &mut requests.limits] {
             share_empty(list);
             if !list.is_empty() {
-                let mut quantities = list.to_vec();
-                quantities.iter_mut().for_each(|(name, _)| self.texts.share(name));
-                *list = quantities.into();
+                Arc::make_mut(list).iter_mut().for_each(|(name, _)| self.texts.share(name));
             }
         }
         if is_once {
@@ -245,11 +229,8 @@ impl Deduplicator {
         share_empty(&mut changed.resource_claim_statuses);
         share_empty(&mut changed.node_resource_claims);
         if !changed.conditions.is_empty() {
-            let mut conditions: Vec<PodCondition> = changed.conditions.to_vec();
-            for condition in &mut conditions {
-                self.conditions.share(&mut condition.text);
-            }
-            changed.conditions = conditions.into();
+            let conditions = Arc::make_mut(&mut changed.conditions).iter_mut();
+            conditions.for_each(|condition| self.conditions.share(&mut condition.text));
         }
         if is_common {
             self.statuses.share(status);

@@ -196,28 +196,26 @@ impl Bindings {
             let outcome =
                 guarded(|| plugin.bind(&cx, &mut binding.state, &binding.pod, &binding.node));
             let outcome = outcome.unwrap_or_else(BindOutcome::Ready);
-            if let BindOutcome::Ready(status) = &outcome {
+            if let BindOutcome::Ready(status) = outcome {
                 profile.plugin_ended(idx, MeteredPoint::Bind, status.code(), binding.plugin_start);
-            }
-            let awaited = match outcome {
-                BindOutcome::Ready(status) if status.is_skip() => continue,
-                BindOutcome::Ready(status) => {
-                    return self.bind_ended(core, binding, plugin_result(status, "Bind", name));
+                if status.is_skip() {
+                    continue;
                 }
+                return self.bind_ended(core, binding, plugin_result(status, "Bind", name));
+            }
+            let (token, plugin) = (self.table.issue_token(&binding.pod.uid), name.clone());
+            let effect = match outcome {
                 BindOutcome::Pending(work) if !core.trusts(name) => {
-                    let token = self.table.issue_token(&binding.pod.uid);
-                    core.effects.push(Effect::Await { token, plugin: name.clone(), work });
-                    token
+                    Effect::Await { token, plugin: plugin.clone(), work }
                 }
                 // What a plugin would have bound is written as any other binding in a copy.
-                BindOutcome::WriteBinding | BindOutcome::Pending(_) => {
-                    let token = self.table.issue_token(&binding.pod.uid);
+                _ => {
                     let (pod, node) = (PodRef::from(&*binding.pod), binding.node.clone());
-                    core.effects.push(Effect::WriteBinding { token, pod, node });
-                    token
+                    Effect::WriteBinding { token, pod, node }
                 }
             };
-            binding.stage = Stage::Bind { next: at + 1, awaited, plugin: name.clone() };
+            core.effects.push(effect);
+            binding.stage = Stage::Bind { next: at + 1, awaited: token, plugin };
             return self.table.put(binding, &mut core.deadlines);
         }
         // Parity: the reference ends here with an empty error, so the pod backs off without any event or condition.

@@ -9,6 +9,7 @@
 //!
 //! Behaviour: `docs/spec/podgroups.md` §4 and §5.
 
+use std::cmp::Reverse;
 use std::sync::{Arc, LazyLock};
 
 use kube_scheduler_api_types::Pod;
@@ -218,8 +219,7 @@ impl SchedulingCycle {
                 Some(outcome) => outcome,
                 None => self.try_member_after(cx, group, queued, scope, &mut refused),
             };
-            let mut is_over = false;
-            match &outcome {
+            let is_over = match &outcome {
                 Outcome::Fits(fit) | Outcome::Preempts(fit, _) => {
                     n_placed += 1;
                     needs_victims |= matches!(outcome, Outcome::Preempts(..));
@@ -232,16 +232,17 @@ impl SchedulingCycle {
                             Status::SUCCESS
                         };
                     }
+                    false
                 }
-                Outcome::Failed(failure) if failure.is_rejection() => {}
+                Outcome::Failed(failure) if failure.is_rejection() => false,
                 Outcome::Failed(failure) => {
                     let context = "failed to schedule other pod from a pod group";
                     is_decided = true;
-                    is_over = true;
                     tried.status = failure.status().wrapped(context);
                     tried.waits = false;
+                    true
                 }
-            }
+            };
             tried.outcomes.push(outcome);
             if is_over {
                 break;
@@ -489,17 +490,10 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
     turn.name = name.clone();
     let mut members = core.pop_group_of(popped, &name);
     let exact = GangRequirement::of(core, &namespace, &name);
-    members.sort_by(|a, b| {
-        let (pod, other) = (&a.entry().0, &b.entry().0);
-        let since = |queued: &QueuedPod<Entry>| match exact {
-            Some(_) => None,
-            None => queued.initial_attempt_timestamp(),
-        };
-        other
-            .priority()
-            .cmp(&pod.priority())
-            .then_with(|| since(a).cmp(&since(b)))
-            .then_with(|| pod.name.cmp(&other.name))
+    members.sort_by_cached_key(|queued| {
+        let pod = &queued.entry().0;
+        let since = queued.initial_attempt_timestamp().filter(|_| exact.is_none());
+        (Reverse(pod.priority()), since, pod.name.clone())
     });
     let profile = match common_profile(core, &members) {
         Ok(profile) => profile,
