@@ -84,39 +84,34 @@ builders! {
     ObjectBuilder => Object by |json| Object::from_value(json.clone());
 }
 
-impl NodeBuilder {
-    /// With a label.
-    #[must_use]
-    pub fn label(mut self, key: &str, value: &str) -> Self {
-        self.0["metadata"]["labels"][key] = value.into();
-        self
-    }
+/// Methods that set one field of the API object.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) sets $([$step:expr])+ to $value:expr;)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $($arg: $type),*) -> Self {
+            self.0$([$step])+ = $value.into();
+            self
+        }
+    )*};
+}
 
-    /// With an annotation.
-    #[must_use]
-    pub fn annotation(mut self, key: &str, value: &str) -> Self {
-        self.0["metadata"]["annotations"][key] = value.into();
-        self
+impl NodeBuilder {
+    setters! {
+        /// With a label.
+        label(key: &str, value: &str) sets ["metadata"]["labels"][key] to value;
+        /// With an annotation.
+        annotation(key: &str, value: &str) sets ["metadata"]["annotations"][key] to value;
+        /// With so much of a resource, such as `("example.com/gpu", "4")`.
+        allocatable(resource: &str, amount: &str) sets ["status"]["allocatable"][resource] to amount;
+        /// Makes the node cordoned.
+        cordoned() sets ["spec"]["unschedulable"] to true;
     }
 
     /// With a taint; `effect` is `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     #[must_use]
     pub fn taint(mut self, key: &str, value: &str, effect: &str) -> Self {
         push(&mut self.0["spec"]["taints"], json!({"key": key, "value": value, "effect": effect}));
-        self
-    }
-
-    /// With so much of a resource, such as `("example.com/gpu", "4")`.
-    #[must_use]
-    pub fn allocatable(mut self, resource: &str, amount: &str) -> Self {
-        self.0["status"]["allocatable"][resource] = amount.into();
-        self
-    }
-
-    /// Makes the node cordoned.
-    #[must_use]
-    pub fn cordoned(mut self) -> Self {
-        self.0["spec"]["unschedulable"] = true.into();
         self
     }
 
@@ -127,59 +122,28 @@ impl NodeBuilder {
 }
 
 impl PodBuilder {
-    /// Sets the namespace.
-    #[must_use]
-    pub fn namespace(mut self, namespace: &str) -> Self {
-        self.0["metadata"]["namespace"] = namespace.into();
-        self
-    }
-
-    /// With a label.
-    #[must_use]
-    pub fn label(mut self, key: &str, value: &str) -> Self {
-        self.0["metadata"]["labels"][key] = value.into();
-        self
-    }
-
-    /// Sets `spec.schedulerName`, the name of the profile.
-    #[must_use]
-    pub fn scheduler_name(mut self, name: &str) -> Self {
-        self.0["spec"]["schedulerName"] = name.into();
-        self
-    }
-
-    /// Sets `spec.priority`.
-    #[must_use]
-    pub fn priority(mut self, priority: i32) -> Self {
-        self.0["spec"]["priority"] = priority.into();
-        self
-    }
-
-    /// Asking for so much of a resource.
-    #[must_use]
-    pub fn request(mut self, resource: &str, amount: &str) -> Self {
-        self.0["spec"]["containers"][0]["resources"]["requests"][resource] = amount.into();
-        self
-    }
-
-    /// Only for nodes with this label.
-    #[must_use]
-    pub fn node_selector(mut self, key: &str, value: &str) -> Self {
-        self.0["spec"]["nodeSelector"][key] = value.into();
-        self
+    setters! {
+        /// Sets the namespace.
+        namespace(namespace: &str) sets ["metadata"]["namespace"] to namespace;
+        /// With a label.
+        label(key: &str, value: &str) sets ["metadata"]["labels"][key] to value;
+        /// Sets `spec.schedulerName`, the name of the profile.
+        scheduler_name(name: &str) sets ["spec"]["schedulerName"] to name;
+        /// Sets `spec.priority`.
+        priority(priority: i32) sets ["spec"]["priority"] to priority;
+        /// Asking for so much of a resource.
+        request(resource: &str, amount: &str)
+            sets ["spec"]["containers"][0]["resources"]["requests"][resource] to amount;
+        /// Only for nodes with this label.
+        node_selector(key: &str, value: &str) sets ["spec"]["nodeSelector"][key] to value;
+        /// Lets the pod run on a node.
+        on(node: &str) sets ["spec"]["nodeName"] to node;
     }
 
     /// Tolerating every taint with this key.
     #[must_use]
     pub fn toleration(mut self, key: &str) -> Self {
         push(&mut self.0["spec"]["tolerations"], json!({"key": key, "operator": "Exists"}));
-        self
-    }
-
-    /// Lets the pod run on a node.
-    #[must_use]
-    pub fn on(mut self, node: &str) -> Self {
-        self.0["spec"]["nodeName"] = node.into();
         self
     }
 
