@@ -58,7 +58,7 @@ struct Recount {
     /// The number of the latest change: a pod that went, or came back.
     n_changes: usize,
     /// The pods that are gone and are on no node that is known, as [`RecountedNode::gone`].
-    elsewhere: Gone,
+    elsewhere: Departures,
     /// Whether the group would be scheduled without the pods that went first.
     has_fitted: bool,
 }
@@ -72,7 +72,7 @@ struct RecountedNode {
     overlay: Option<NodeOverlay>,
     /// How many members fit, but no more than are needed, if that was counted since the pods changed.
     n_fitting: Option<usize>,
-    gone: Gone,
+    gone: Departures,
 }
 
 /// What a placement has room for.
@@ -85,10 +85,10 @@ struct Room {
 }
 
 /// Pods that are gone, each with the number of the change.
-type Gone = Vec<(usize, Arc<Pod>)>;
+type Departures = Vec<(usize, Arc<Pod>)>;
 
 /// Brings a list of pods that are gone up to date. Most come back, and few are gone from one node.
-fn note(gone: &mut Gone, change: PodChange, number: usize, pod: &Arc<Pod>) {
+fn note(gone: &mut Departures, change: PodChange, number: usize, pod: &Arc<Pod>) {
     match change {
         PodChange::Removed => gone.push((number, pod.clone())),
         PodChange::Added => gone.retain(|(_, other)| other.uid != pod.uid),
@@ -211,7 +211,7 @@ impl Rehearsal<'_, '_> {
     fn take_over(&mut self) {
         let Some(recount) = self.recount.take() else { return };
         let on_nodes = recount.nodes.into_iter().flat_map(|on_node| on_node.gone);
-        let mut gone: Gone = on_nodes.chain(recount.elsewhere).collect();
+        let mut gone: Departures = on_nodes.chain(recount.elsewhere).collect();
         gone.sort_unstable_by_key(|(at, _)| *at);
         gone.into_iter().for_each(|(_, pod)| self.take_off(&[pod]));
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use kube_scheduler_framework::api::Object;
 use kube_scheduler_framework::{ApiError, PreBindTask, Status, TaskContext, TaskEvent, TaskStep};
 
-use super::binding::{self, Awaited, Binding, ClaimBinder, NextStep};
+use super::binding::{self, Binding, BindingWait, ClaimBinder, NextStep};
 use super::pod_tries::PodTries;
 use super::shared::PluginData;
 use super::state::{PodClaim, PodDevices, UnconfirmedWrite};
@@ -31,7 +31,7 @@ enum Stage {
     /// The claim at this place is next.
     Claim(usize),
     /// A claim is being bound.
-    Binding(Binding, Awaited),
+    Binding(Binding, BindingWait),
     /// Waiting until the claim that was created is seen; then the binding ends like this.
     Known(Binding, Result<(), String>),
     /// Reading it, after it was not seen for long.

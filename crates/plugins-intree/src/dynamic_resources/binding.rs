@@ -71,7 +71,7 @@ impl Binding {
 }
 
 /// What a claim's binding waits for: the answer to a request, or the end of the pause before it.
-pub(super) enum Awaited {
+pub(super) enum BindingWait {
     Create,
     /// Reading the claim after a conflict.
     Get,
@@ -86,8 +86,8 @@ pub(super) enum Awaited {
 
 /// What comes next for a claim.
 pub(super) enum NextStep {
-    Ask(Awaited, ObjectWrite),
-    Pause(Awaited, Duration),
+    Ask(BindingWait, ObjectWrite),
+    Pause(BindingWait, Duration),
     /// The claim is as it should be.
     Bound,
 }
@@ -110,7 +110,7 @@ impl ClaimBinder<'_, '_> {
             return Err(format!("extended resource claim not found for node {}", self.cx.node));
         };
         let object = writes::to_create(&extended::variant_object(&self.binding.object, special));
-        Ok(Ask(Awaited::Create, ObjectWrite::Create(Arc::new(object))))
+        Ok(Ask(BindingWait::Create, ObjectWrite::Create(Arc::new(object))))
     }
 
     /// One try at writing the claim.
@@ -139,7 +139,7 @@ impl ClaimBinder<'_, '_> {
         if is_to_allocate && !writes::has_finalizer(&binding.object) {
             let mut object = (*binding.object).clone();
             writes::add_finalizer(&mut object);
-            return Ok(Ask(Awaited::Finalizer, ObjectWrite::Replace(Arc::new(object))));
+            return Ok(Ask(BindingWait::Finalizer, ObjectWrite::Replace(Arc::new(object))));
         }
         if binding.was_given_back()
             && binding.may_be_taken_away()
@@ -149,7 +149,7 @@ impl ClaimBinder<'_, '_> {
             // leave the claim in the revision in which it may yet be taken away.
             let mut object = (*binding.object).clone();
             writes::remove_reservation(&mut object, &binding.consumer.uid);
-            return Ok(Ask(Awaited::Withdrawal, ObjectWrite::ReplaceStatus(Arc::new(object))));
+            return Ok(Ask(BindingWait::Withdrawal, ObjectWrite::ReplaceStatus(Arc::new(object))));
         }
         self.write_status()
     }
@@ -173,13 +173,13 @@ impl ClaimBinder<'_, '_> {
             }
             writes::set_allocation_time(&mut object, self.cx.cx.now());
         }
-        Ok(Ask(Awaited::Status, ObjectWrite::ReplaceStatus(Arc::new(object))))
+        Ok(Ask(BindingWait::Status, ObjectWrite::ReplaceStatus(Arc::new(object))))
     }
 
     /// Tries again after a conflict, unless it has been tried often enough.
     fn refused(&self, what: &str, error: &ApiError) -> Result<NextStep, String> {
         if *error.reason == *"Conflict" && self.binding.n_tries < CLAIM_TRIES {
-            return Ok(Pause(Awaited::Get, CLAIM_PAUSE));
+            return Ok(Pause(BindingWait::Get, CLAIM_PAUSE));
         }
         Err(format!("{what} {}: {error}", self.binding.object.key()))
     }
@@ -201,8 +201,8 @@ impl ClaimBinder<'_, '_> {
     fn look_up(&mut self) -> Result<NextStep, String> {
         let Some(unclear) = &mut self.binding.unclear else { return self.write() };
         match unclear.next_look() {
-            Some(Duration::ZERO) => Ok(Ask(Awaited::LookUp, self.binding.read())),
-            Some(length) => Ok(Pause(Awaited::LookUp, length)),
+            Some(Duration::ZERO) => Ok(Ask(BindingWait::LookUp, self.binding.read())),
+            Some(length) => Ok(Pause(BindingWait::LookUp, length)),
             None => Err(unclear.text.clone()),
         }
     }
@@ -249,24 +249,24 @@ impl ClaimBinder<'_, '_> {
         };
         let write = writes::special_status(self.cx.pod, &self.binding.object.name, mappings);
         self.binding.pod_tries.count();
-        Ok(Ask(Awaited::PodStatus, write))
+        Ok(Ask(BindingWait::PodStatus, write))
     }
 
     /// The API server answered.
     pub(super) fn answered(
         &mut self,
-        awaited: Awaited,
+        awaited: BindingWait,
         answer: Result<Arc<Object>, ApiError>,
     ) -> Result<NextStep, String> {
-        if let Awaited::Create = awaited {
+        if let BindingWait::Create = awaited {
             self.shared.metrics.claim_created(answer.is_ok());
         }
         match (awaited, answer) {
-            (Awaited::LookUp, answer) => self.looked_up(answer),
-            (Awaited::PodStatus, Ok(_)) => Ok(NextStep::Bound),
+            (BindingWait::LookUp, answer) => self.looked_up(answer),
+            (BindingWait::PodStatus, Ok(_)) => Ok(NextStep::Bound),
             (awaited, Ok(object)) => {
-                self.binding.is_changed |= !matches!(awaited, Awaited::Get);
-                if let Awaited::Create = awaited
+                self.binding.is_changed |= !matches!(awaited, BindingWait::Get);
+                if let BindingWait::Create = awaited
                     && let Some(claim) = claim_at(self.cx, self.binding.at)
                 {
                     // From now on there is a claim that has to be deleted if the pod is not bound.
@@ -274,29 +274,31 @@ impl ClaimBinder<'_, '_> {
                 }
                 self.binding.object = object;
                 match awaited {
-                    Awaited::Finalizer | Awaited::Withdrawal => self.write_status(),
-                    Awaited::Status => {
+                    BindingWait::Finalizer | BindingWait::Withdrawal => self.write_status(),
+                    BindingWait::Status => {
                         self.binding.unclear = None;
                         self.written()
                     }
                     _ => self.write(),
                 }
             }
-            (Awaited::Status, Err(error)) => self.status_failed(&error),
-            (Awaited::Finalizer, Err(error)) => self.refused("add finalizer to claim", &error),
-            (Awaited::Withdrawal, Err(error)) => self.refused("add reservation to claim", &error),
-            (Awaited::Create, Err(error)) => {
+            (BindingWait::Status, Err(error)) => self.status_failed(&error),
+            (BindingWait::Finalizer, Err(error)) => self.refused("add finalizer to claim", &error),
+            (BindingWait::Withdrawal, Err(error)) => {
+                self.refused("add reservation to claim", &error)
+            }
+            (BindingWait::Create, Err(error)) => {
                 // Quirk: the name of the claim is cleared by then.
                 let namespace = &self.cx.pod.namespace;
                 Err(format!("create claim for extended resources {namespace}/: {error}"))
             }
-            (Awaited::Get, Err(error)) => {
+            (BindingWait::Get, Err(error)) => {
                 let key = self.binding.object.key();
                 Err(format!("get updated claim {key} after conflict: {error}"))
             }
-            (Awaited::PodStatus, Err(error)) => {
+            (BindingWait::PodStatus, Err(error)) => {
                 if let Some(length) = self.binding.pod_tries.pause_after(&error) {
-                    return Ok(Pause(Awaited::PodStatus, length));
+                    return Ok(Pause(BindingWait::PodStatus, length));
                 }
                 let key = self.cx.pod.key();
                 Err(format!("update pod {key} ExtendedResourceClaimStatus: {error}"))
@@ -305,11 +307,11 @@ impl ClaimBinder<'_, '_> {
     }
 
     /// A pause is over.
-    pub(super) fn paused(&mut self, awaited: Awaited) -> Result<NextStep, String> {
+    pub(super) fn paused(&mut self, awaited: BindingWait) -> Result<NextStep, String> {
         match awaited {
-            Awaited::PodStatus => self.write_pod_status(),
-            Awaited::LookUp => Ok(Ask(Awaited::LookUp, self.binding.read())),
-            _ => Ok(Ask(Awaited::Get, self.binding.read())),
+            BindingWait::PodStatus => self.write_pod_status(),
+            BindingWait::LookUp => Ok(Ask(BindingWait::LookUp, self.binding.read())),
+            _ => Ok(Ask(BindingWait::Get, self.binding.read())),
         }
     }
 }

@@ -17,7 +17,7 @@ use kube_scheduler_framework::{
 };
 use kube_scheduler_runtime::{
     EvaluationReads, Extender, ExtenderCallError, ExtenderVerbs, ExtenderVictims, Extenders,
-    HypotheticalRunner, NominatedFilters, Profile, Runner, SkipSet, must_leave_room,
+    HypotheticalRunner, NominatedFilters, PodChange, Profile, Runner, SkipSet, must_leave_room,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -104,7 +104,7 @@ impl NaiveTrial<'_> {
     fn remove(&mut self, pod: &Arc<Pod>) -> Status {
         let Self { state, overlay, .. } = self;
         overlay.remove_pod(self.runner.cx.cluster, &pod.uid).unwrap();
-        self.runner.remove_pod(state, self.pod, pod, overlay, self.skip)
+        self.runner.pod_changed(PodChange::Removed, state, self.pod, pod, overlay, self.skip)
     }
 }
 
@@ -124,7 +124,8 @@ impl EvictionTrials for NaiveTrial<'_> {
         for (at, pod) in pods.iter().enumerate() {
             let Self { state, overlay, .. } = self;
             overlay.add_pod(self.runner.cx.cluster, pod);
-            let status = self.runner.add_pod(state, self.pod, pod, overlay, self.skip);
+            let status =
+                self.runner.pod_changed(PodChange::Added, state, self.pod, pod, overlay, self.skip);
             assert!(status.is_success());
             if !self.filter().is_success() {
                 assert!(self.remove(pod).is_success());
