@@ -72,7 +72,19 @@ impl Score for ImageLocality {
         for name in images.names.iter() {
             known.extend(cluster.nodes_with_image(name).zip(gain(cluster, name)));
         }
-        scores.fill(score_of(0, images.n_containers));
+        let without_images = score_of(0, images.n_containers);
+        // With one known image there are only two distinct scores, computed once.
+        if let [(holders, gain)] = &*known {
+            let with_image = score_of(*gain, images.n_containers);
+            for (&idx, score) in nodes.iter().zip(scores) {
+                *score = if holders.contains(idx) { with_image } else { without_images };
+            }
+            return Ok(());
+        }
+        scores.fill(without_images);
+        if known.is_empty() {
+            return Ok(());
+        }
         for (&idx, score) in nodes.iter().zip(scores) {
             let mut gains = known.iter().filter(|(holders, _)| holders.contains(idx)).peekable();
             if gains.peek().is_some() {

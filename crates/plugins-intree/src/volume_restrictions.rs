@@ -161,7 +161,6 @@ impl Sign for VolumeRestrictions {
 
 impl EnqueueExtensions for VolumeRestrictions {
     fn events_to_register(&self) -> Vec<EventRegistration> {
-        let node_event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
         vec![
             EventRegistration::on_pod(ActionType::DELETE, |_, pod, deleted, _| {
                 let Some(deleted) = deleted else { return true };
@@ -169,7 +168,7 @@ impl EnqueueExtensions for VolumeRestrictions {
                 deleted.namespace == pod.namespace
                     && (Disks::of(pod).are_in_conflict_with(deleted) || share_claim(pod, deleted))
             }),
-            EventRegistration::always(node_event),
+            EventRegistration::always(ClusterEvent::new(EventResource::Node, ActionType::ADD)),
             event_topics::on_volume_claim(ActionType::ADD, names_claim),
         ]
     }

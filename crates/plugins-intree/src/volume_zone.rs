@@ -52,8 +52,7 @@ fn places_of_pod(cx: &Context<'_>, pod: &Pod) -> Result<Vec<Place>, Status> {
         let claim = claim(cx.cluster(), &pod.namespace, name).map_err(Status::unresolvable)?;
         if !claim.volume_name().is_empty() {
             let volume = volume(cx.cluster(), claim.volume_name());
-            let volume = volume.map_err(Status::unresolvable)?;
-            places.extend(places_of(volume.object()));
+            places.extend(places_of(volume.map_err(Status::unresolvable)?.object()));
             continue;
         }
         let class = claim.class();

@@ -114,15 +114,11 @@ pub(super) fn is_served(cluster: ClusterView<'_>, pod: &Pod) -> bool {
 
 /// What the containers request, init containers first.
 fn containers(pod: &Pod) -> Vec<ContainerDemand> {
-    let users = pod.spec.device_users.iter();
-    let demands = users.map(|container| ContainerDemand {
-        name: container.name.clone(),
-        is_short_lived: container.is_short_lived,
-        requests: container
-            .requests
-            .iter()
-            .map(|(name, amount)| (name.clone(), amount.as_integer()))
-            .collect(),
+    let demands = pod.spec.device_users.iter().map(|container| {
+        let (name, is_short_lived) = (container.name.clone(), container.is_short_lived);
+        let requests = container.requests.iter();
+        let requests = requests.map(|(name, amount)| (name.clone(), amount.as_integer())).collect();
+        ContainerDemand { name, is_short_lived, requests }
     });
     demands.collect()
 }

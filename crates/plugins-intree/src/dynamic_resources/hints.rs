@@ -28,7 +28,11 @@ impl EnqueueExtensions for DynamicResources {
             .by_topic(pod_topics, claim_topics),
             EventRegistration::on_pod(
                 ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM,
-                move |cx, pod, _, new| new.is_none_or(|new| after_pod(&for_pods, cx, pod, new)),
+                move |cx, pod, _, new| {
+                    // Whether claims were made for it.
+                    let has_claims = |new| for_pods.claims_of(cx.cluster().objects(), new).is_ok();
+                    new.is_none_or(|new| pod.uid == new.uid && has_claims(new))
+                },
             )
             .by_topic(pod_topics, |_, _, new| {
                 match new.and_then(EventObject::as_pod) {
@@ -96,11 +100,6 @@ fn after_claim(
     let Some(new) = new else { return old.is_some_and(|old| extended::is_claim_of(old, pod)) };
     let is_own = claims.iter().any(|claim| claim.object.uid == new.uid);
     is_own && old.is_none_or(|old| !has_same_status(old, new))
-}
-
-/// Whether the pod may fit now that claims were made for it.
-fn after_pod(shared: &PluginData, cx: &Context<'_>, pod: &Pod, new: &Pod) -> bool {
-    pod.uid == new.uid && shared.claims_of(cx.cluster().objects(), new).is_ok()
 }
 
 fn has_same_status(old: &Object, new: &Object) -> bool {

@@ -24,8 +24,9 @@ impl EnqueueExtensions for NodeVolumeLimits {
                 // Without both objects nothing can be compared: a useless retry is better than a pod that waits for ever.
                 |_, _, old, new| old.zip(new).is_none_or(|(old, new)| has_more_room(old, new)),
             ),
+            // One that had a volume that could count, and was on or about to be on a node.
             EventRegistration::on_pod(ActionType::DELETE, |_, _, deleted, _| {
-                deleted.is_none_or(made_room)
+                deleted.is_none_or(|pod| pod.is_assigned_or_nominated() && has_countable(pod))
             }),
             event_topics::on_volume_claim(ActionType::ADD, uses_claim),
             EventRegistration::on_object(
@@ -46,11 +47,6 @@ fn has_more_room(old: &Object, new: &Object) -> bool {
     let limits = |node| CsiNode(node).drivers().map(|(driver, count)| (driver, count.unwrap_or(0)));
     let before: BTreeMap<&str, i64> = limits(old).collect();
     limits(new).any(|(driver, now)| now > before.get(driver).copied().unwrap_or(0))
-}
-
-/// Whether a deleted pod had a volume that could count, and was on or about to be on a node.
-fn made_room(deleted: &Pod) -> bool {
-    deleted.is_assigned_or_nominated() && has_countable(deleted)
 }
 
 /// Whether the pod may have waited for one of a driver's places; an error counts as yes.

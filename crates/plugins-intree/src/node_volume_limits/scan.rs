@@ -9,7 +9,7 @@
 use std::cell::OnceCell;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::columns::VolumeCounts;
+use kube_scheduler_framework::columns::{Column, CsiLimitsId, VolumeCounts};
 use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView, Status};
 
 use super::{NewVolumes, NodeVolumeLimits};
@@ -33,6 +33,23 @@ pub(super) struct Scan<'a> {
     new: [OnceCell<Result<NewVolumes, Status>>; 2],
     /// By number of limits.
     rooms: Vec<Option<Room>>,
+    limits: &'a Column<CsiLimitsId>,
+    used: OnceCell<VolumeUsage<'a>>,
+}
+
+/// How many volumes there are at most on each node.
+struct VolumeUsage<'a> {
+    by_pods: &'a Column<VolumeCounts>,
+    attached: &'a Column<u32>,
+}
+
+impl VolumeUsage<'_> {
+    /// How many there are on a node, `None` where that takes a closer look.
+    #[inline]
+    fn on(&self, node: NodeIdx) -> Option<i64> {
+        let VolumeCounts { n_claims, n_others } = self.by_pods.get(node);
+        (n_others == 0).then(|| i64::from(n_claims) + i64::from(self.attached.get(node)))
+    }
 }
 
 impl<'a> Scan<'a> {
@@ -42,16 +59,16 @@ impl<'a> Scan<'a> {
         pod: &'a Pod,
     ) -> Self {
         let rooms = vec![None; cluster.n_csi_limits_ids()];
-        Self { plugin, cluster, pod, new: Default::default(), rooms }
+        let (new, used) = (Default::default(), OnceCell::new());
+        Self { plugin, cluster, pod, new, rooms, limits: cluster.csi_limits_ids(), used }
     }
 
-    /// How many volumes there are at most on a node, `None` where that takes a closer look. Read only where it matters: what is read of
-    /// pods has to be read again when they change.
-    #[inline]
-    fn used_on(&self, node: NodeIdx) -> Option<i64> {
-        let VolumeCounts { n_claims, n_others } = self.cluster.volume_counts().get(node);
-        let n_attached = self.cluster.n_attachments().get(node);
-        (n_others == 0).then(|| i64::from(n_claims) + i64::from(n_attached))
+    /// Read once it matters: what is read of pods has to be read again when they change.
+    fn used(&self) -> &VolumeUsage<'a> {
+        self.used.get_or_init(|| VolumeUsage {
+            by_pods: self.cluster.volume_counts(),
+            attached: self.cluster.n_attachments(),
+        })
     }
 
     fn new_volumes(&self, has_csi_node: bool) -> &Result<NewVolumes, Status> {
@@ -81,15 +98,15 @@ impl<'a> Scan<'a> {
 
     /// Whether the columns alone show that a node passes.
     pub(super) fn surely_passes(&mut self, node: NodeIdx) -> bool {
-        let id = self.cluster.csi_limits_ids().get(node).index();
+        let id = self.limits.get(node).index();
         let known = self.rooms.get(id).copied().flatten();
         let room = known.unwrap_or_else(|| self.room(node));
-        if let Some(known) = self.rooms.get_mut(id) {
-            *known = Some(room);
+        if let (None, Some(unknown)) = (known, self.rooms.get_mut(id)) {
+            *unknown = Some(room);
         }
         match room {
             Room::Any => true,
-            Room::UpTo(most) => self.used_on(node).is_some_and(|used| used <= most),
+            Room::UpTo(most) => self.used().on(node).is_some_and(|used| used <= most),
             Room::Unclear => false,
         }
     }

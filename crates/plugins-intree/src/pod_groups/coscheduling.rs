@@ -149,7 +149,7 @@ impl Permit for Coscheduling {
             return Some(0);
         }
         let object = object(cx.cluster(), group.namespace, group.name)?;
-        if has_least(object) { None } else { self.gangs.members_needed(cx, group) }
+        if n_least(object) > 0 { None } else { self.gangs.members_needed(cx, group) }
     }
 }
 
@@ -165,19 +165,14 @@ impl EnqueueExtensions for Coscheduling {
             EventRegistration::with_hint(event, |cx, pod, _, _| {
                 let found =
                     group_of(pod).and_then(|name| object(cx.cluster(), &pod.namespace, name));
-                found.is_some_and(|group| has_least(group))
+                found.is_some_and(|group| n_least(group) > 0)
             })
         }));
         registrations
     }
 }
 
-/// Whether a group asks for resources in sum.
-fn has_least(group: &Object) -> bool {
-    n_least(group) > 0
-}
-
-/// For how many resources it asks in sum.
+/// For how many resources a group asks in sum.
 fn n_least(group: &Object) -> usize {
     group.json["spec"]["minResources"].as_object().map_or(0, |least| least.iter().len())
 }

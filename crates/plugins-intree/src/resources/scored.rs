@@ -56,14 +56,10 @@ pub(super) trait ScoreAmounts {
     fn score(&self, amounts: impl Iterator<Item = Amounts>) -> i64;
 }
 
-impl<'a> Scoring<'a> {
-    fn plan(&self) -> Plan<'a> {
-        Plan::new(self.resources, self.request, self.basis)
-    }
-
+impl Scoring<'_> {
     /// The score of one node, which may be hypothetical.
     pub(super) fn of_node(&self, node: &NodeView<'_>, how: &impl ScoreAmounts) -> i64 {
-        let plan = self.plan();
+        let plan = Plan::new(self.resources, self.request, self.basis);
         let totals = plan.totals(self.devices, node.cluster());
         how.score(plan.on_view(node, totals.as_ref()))
     }
@@ -77,16 +73,18 @@ impl<'a> Scoring<'a> {
         scores: &mut [i64],
         how: &impl ScoreAmounts,
     ) {
-        let plan = self.plan();
+        let plan = Plan::new(self.resources, self.request, self.basis);
         let totals = plan.totals(self.devices, cluster);
         let scan = plan.over(cluster);
-        for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
-            *score = match &totals {
-                None => how.score(scan.at(idx)),
-                Some(_) => cluster
-                    .node(idx)
-                    .map_or(0, |node| how.score(plan.on_view(&node, totals.as_ref()))),
-            };
+        let both = nodes.iter().zip(scores.iter_mut());
+        // Two loops: looking at each node whether there are devices adds a sixth to the instructions of a score.
+        if totals.is_some() {
+            for (&idx, score) in both {
+                let score_on = |node| how.score(plan.on_view(&node, totals.as_ref()));
+                *score = cluster.node(idx).map_or(0, score_on);
+            }
+        } else {
+            both.for_each(|(&idx, score)| *score = how.score(scan.at(idx)));
         }
         self.log(cluster, pod, nodes, scores, totals.as_ref());
     }

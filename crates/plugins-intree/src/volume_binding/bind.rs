@@ -164,7 +164,8 @@ impl PreBindTask for BindVolumes {
 }
 
 fn reservation<'a>(cx: &'a mut TaskContext<'_>) -> Option<&'a mut Reservation> {
-    cx.state.get_mut::<PodVolumes>()?.reserved_on_mut(cx.node)
+    let (on, reservation) = cx.state.get_mut::<PodVolumes>()?.reserved.as_mut()?;
+    (**on == *cx.node).then_some(reservation)
 }
 
 fn failed(text: &str) -> TaskStep {

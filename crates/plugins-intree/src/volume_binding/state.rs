@@ -12,7 +12,7 @@ pub(super) struct PodVolumes {
     pub(super) claims: Arc<PodClaims>,
     /// From Reserve: there is nothing to bind.
     pub(super) is_all_bound: bool,
-    reserved: Option<(Arc<str>, Reservation)>,
+    pub(super) reserved: Option<(Arc<str>, Reservation)>,
 }
 
 impl PodVolumes {
@@ -29,12 +29,6 @@ impl PodVolumes {
     /// What is reserved on a node.
     pub(super) fn reserved_on(&self, node: &str) -> Option<&Reservation> {
         let (on, reservation) = self.reserved.as_ref()?;
-        (**on == *node).then_some(reservation)
-    }
-
-    /// What is reserved on a node, to be changed.
-    pub(super) fn reserved_on_mut(&mut self, node: &str) -> Option<&mut Reservation> {
-        let (on, reservation) = self.reserved.as_mut()?;
         (**on == *node).then_some(reservation)
     }
 }
