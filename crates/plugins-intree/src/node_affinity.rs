@@ -70,13 +70,8 @@ plugin!(NodeAffinity, PreFilter, Filter, PreScore, Score, EnqueueExtensions, Sig
 impl PreFilter for NodeAffinity {
     fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
         let Some(required) = required(pod) else {
-            let has_nothing_to_do =
-                self.added.required.is_none() && pod.spec.node_selector.is_none();
-            return if has_nothing_to_do {
-                PreFilterOutcome::skip()
-            } else {
-                PreFilterOutcome::success()
-            };
+            let is_idle = self.added.required.is_none() && pod.spec.node_selector.is_none();
+            return if is_idle { PreFilterOutcome::skip() } else { PreFilterOutcome::success() };
         };
         match required.node_names() {
             NodeNames::NotNarrowed => PreFilterOutcome::success(),
