@@ -37,14 +37,21 @@ impl Failure {
         matches!(self, Self::Unfit(..) | Self::Rejected(..))
     }
 
-    /// The status that says why the attempt failed.
-    pub(crate) fn status(&self) -> Status {
+    /// Why the attempt failed.
+    fn message(&self) -> String {
         match self {
-            Self::Unfit(error, _) => Status::unschedulable(error.to_string()),
-            Self::Rejected(message, _) => Status::unschedulable(message.clone()),
-            Self::Error(message) | Self::OverBudget(OverBudget { message, .. }) => {
-                Status::error(message.clone())
-            }
+            Self::Unfit(error, _) => error.to_string(),
+            Self::Rejected(message, _)
+            | Self::Error(message)
+            | Self::OverBudget(OverBudget { message, .. }) => message.clone(),
+        }
+    }
+
+    /// The same as a status.
+    pub(crate) fn status(&self) -> Status {
+        match self.is_rejection() {
+            true => Status::unschedulable(self.message()),
+            false => Status::error(self.message()),
         }
     }
 
@@ -88,7 +95,7 @@ pub(crate) fn send_back(
     failure: Failure,
 ) -> AttemptResult {
     let attempted = assumed.unwrap_or_else(|| queued.entry().0.clone());
-    let (message, is_rejected) = (failure.status().message(), failure.is_rejection());
+    let (message, is_rejected) = (failure.message(), failure.is_rejection());
     let nominating = match &failure {
         Failure::Unfit(_, nominating) | Failure::Rejected(_, nominating) => nominating.clone(),
         Failure::Error(_) | Failure::OverBudget(_) => NominatingInfo::Override(None),
