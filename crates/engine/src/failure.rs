@@ -135,8 +135,10 @@ pub(crate) fn send_back(
         // The queue gets the newest state, as the pod may have changed during its attempt.
         Some(known) if !known.is_assigned() => {
             let pod = regroup(core, known.clone());
-            // The queue signs a new state, which few pods have.
-            if !Arc::ptr_eq(&pod, &queued.entry().0) {
+            // What is replaced is signed again. Most pods are as they were, and their signatures known.
+            let signature = queued.signature();
+            let is_signed = signature.is_some_and(|signature| core.signatures.is_recent(signature));
+            if !(is_signed && Arc::ptr_eq(&pod, &queued.entry().0)) {
                 queued.replace_entry(Entry(pod.clone()));
             }
             core.requeue(queued);

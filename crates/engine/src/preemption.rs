@@ -47,7 +47,7 @@ pub(crate) struct Plan {
     node: Arc<str>,
     /// Most important first, without those that are going already.
     victims: Vec<Arc<Pod>>,
-    /// Those that are going already.
+    /// Those that are going already. They are reported, and not kept while the preemption goes on.
     terminating: Vec<Arc<Pod>>,
     plugin: PluginName,
 }
@@ -173,10 +173,11 @@ impl Preemptions {
         &mut self,
         core: &mut Core,
         preemptor: impl Into<Preemptor>,
-        plan: Plan,
+        mut plan: Plan,
         held: Option<HeldAttempt>,
     ) -> TaskId {
-        let n_victims = plan.victims.len() + plan.terminating.len();
+        let terminating = std::mem::take(&mut plan.terminating);
+        let n_victims = plan.victims.len() + terminating.len();
         core.counts.preemption_started(n_victims);
         let task = Task {
             preemptor: preemptor.into(),
@@ -193,7 +194,7 @@ impl Preemptions {
         };
         let id = self.tasks.insert(task, &mut core.held_back);
         let Some(task) = self.tasks.get(id) else { return id };
-        for victim in &task.plan.terminating {
+        for victim in &terminating {
             notice_victim(core, task, victim, VictimEnd::Terminating);
         }
         if task.held.is_none() {

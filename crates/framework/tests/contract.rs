@@ -503,7 +503,7 @@ fn what_is_followed_and_what_goes_by_members_is_tried() {
     let pods = [pod("one"), pod("two")].map(|pod| pod.build());
     let cases = [
         (false, false, None),
-        (true, false, Some("answers are followed as those that are worked out anew")),
+        (true, false, Some("followed answers are those that would be worked out anew")),
         (false, true, Some("a score that goes by members is the same on other nodes")),
     ];
     for (is_blind, claims_members, promise) in cases {

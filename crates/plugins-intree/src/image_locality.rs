@@ -70,7 +70,9 @@ impl Score for ImageLocality {
         let images = &pod.spec.images;
         let (cluster, mut known) = (cx.cluster(), Vec::new());
         for name in images.names.iter() {
-            known.extend(cluster.nodes_with_image(name).zip(gain(cluster, name)));
+            // What an image that no node has would gain is not looked at.
+            let Some(holders) = cluster.nodes_with_image(name) else { continue };
+            known.extend(gain(cluster, name).map(|gain| (holders, gain)));
         }
         let without_images = score_of(0, images.n_containers);
         // With one known image there are only two distinct scores, computed once.

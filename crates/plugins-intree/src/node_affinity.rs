@@ -83,7 +83,7 @@ impl PreFilter for NodeAffinity {
 
 impl Filter for NodeAffinity {
     fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
-        if !self.added.allows(node.labels(), node.name()) {
+        if !self.added.allows(|required| required.matches(node.labels(), node.name())) {
             self.rejection_added.clone()
         } else if is_choosy(pod) && !node.satisfies_node_affinity(pod) {
             self.rejection.clone()
@@ -204,7 +204,7 @@ impl EnqueueExtensions for NodeAffinity {
         let added = self.added.clone();
         vec![EventRegistration::on_node(actions, move |_, pod, old, new| {
             let Some(new) = new else { return Ok(true) };
-            if !added.allows(&new.labels, &new.name) {
+            if !added.allows(|required| required.matches(&new.labels, &new.name)) {
                 return Ok(false);
             }
             let matches = |node| {

@@ -16,8 +16,8 @@ pub(crate) fn read<T: DeserializeOwned + Default>(args: &PluginArgs) -> Result<T
     T::deserialize(args).map_err(|error| format!("decoding args: {error}"))
 }
 
-/// The arguments with defaults, or what is wrong with them. `wrap` is the variant of [`ConfiguredArgs`] for `T`, to which it may make a
-/// difference which gates are on.
+/// The arguments with defaults, or what is wrong with them. `wrap` is the variant of [`ConfiguredArgs`] for `T`. Which `gates` are
+/// on may change defaults and checks.
 pub(crate) fn checked<T: DeserializeOwned + Default>(
     args: &PluginArgs,
     wrap: fn(T) -> ConfiguredArgs,

@@ -1,7 +1,7 @@
 //! How compiled parts of a pod are written into its signature.
 //!
 //! Invariant: every field that a plugin can see is written, each list with its length, so that different values never
-//! give equal bytes. Order is kept as given: pods that differ in order alone get different signatures, which costs only
+//! give equal bytes, as far as a signature is kept. Order is kept as given: pods that differ in order alone get different signatures, which costs only
 //! speed.
 
 use std::hash::{Hash, Hasher};
@@ -25,6 +25,10 @@ impl Hasher for Words<'_> {
     fn write(&mut self, bytes: &[u8]) {
         // What is left of the last word is filled with a byte that texts do not have. All else has a length of its own.
         for bytes in bytes.chunks(size_of::<i64>()) {
+            // Texts may be very long, and what no longer counts is not gone through.
+            if self.0.is_full() {
+                return;
+            }
             let mut word = [u8::MAX; size_of::<i64>()];
             word[..bytes.len()].copy_from_slice(bytes);
             self.0.int(i64::from_le_bytes(word));

@@ -196,26 +196,27 @@ impl Bindings {
             let outcome =
                 guarded(|| plugin.bind(&cx, &mut binding.state, &binding.pod, &binding.node));
             let outcome = outcome.unwrap_or_else(BindOutcome::Ready);
-            if let BindOutcome::Ready(status) = outcome {
+            if let BindOutcome::Ready(status) = &outcome {
                 profile.plugin_ended(idx, MeteredPoint::Bind, status.code(), binding.plugin_start);
-                if status.is_skip() {
-                    continue;
-                }
-                return self.bind_ended(core, binding, plugin_result(status, "Bind", name));
             }
-            let (token, plugin) = (self.table.issue_token(&binding.pod.uid), name.clone());
-            let effect = match outcome {
+            let mut token = || self.table.issue_token(&binding.pod.uid);
+            let (token, effect) = match outcome {
+                BindOutcome::Ready(status) if status.is_skip() => continue,
+                BindOutcome::Ready(status) => {
+                    return self.bind_ended(core, binding, plugin_result(status, "Bind", name));
+                }
                 BindOutcome::Pending(work) if !core.trusts(name) => {
-                    Effect::Await { token, plugin: plugin.clone(), work }
+                    let token = token();
+                    (token, Effect::Await { token, plugin: name.clone(), work })
                 }
                 // What a plugin would have bound is written as any other binding in a copy.
-                _ => {
-                    let (pod, node) = (PodRef::from(&*binding.pod), binding.node.clone());
-                    Effect::WriteBinding { token, pod, node }
+                BindOutcome::WriteBinding | BindOutcome::Pending(_) => {
+                    let (token, pod) = (token(), PodRef::from(&*binding.pod));
+                    (token, Effect::WriteBinding { token, pod, node: binding.node.clone() })
                 }
             };
             core.effects.push(effect);
-            binding.stage = Stage::Bind { next: at + 1, awaited: token, plugin };
+            binding.stage = Stage::Bind { next: at + 1, awaited: token, plugin: name.clone() };
             return self.table.put(binding, &mut core.deadlines);
         }
         // Parity: the reference ends here with an empty error, so the pod backs off without any event or condition.

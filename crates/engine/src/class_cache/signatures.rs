@@ -14,7 +14,7 @@ const MAX_SIGNATURE_BYTES: usize = 16 << 20;
 /// Pods with a longer signature are evaluated on their own. As people write them they have some hundred bytes.
 const MAX_SIGNATURE: usize = 32 << 10;
 /// Pods with more labels, resources, terms and similar parts are evaluated on their own, too. Each part takes at least 16 bytes.
-/// A signature is made again whenever a pod has failed; for pods whose signature is thrown away each time, that must be cheap.
+/// A pod that has none is signed again whenever it has failed: that must be cheap.
 const MAX_PARTS: usize = MAX_SIGNATURE / 16;
 /// What signing a member of a group and each such part of it count as, in units of work.
 const WORK_OF_POD: u64 = 50;
@@ -34,13 +34,16 @@ pub(crate) struct Signatures {
     n_bytes: usize,
     /// What the earlier ones take.
     n_earlier_bytes: usize,
-    next: u64,
+    /// The number that was given last.
+    latest: u64,
+    /// Signatures with greater numbers are recent.
+    latest_earlier: u64,
 }
 
 impl Signatures {
     /// An empty table that gives no number which this one has given.
     pub(crate) fn fork(&self) -> Self {
-        Self { next: self.next, ..Self::default() }
+        Self { latest: self.latest, latest_earlier: self.latest, ..Self::default() }
     }
 
     /// The numbers for a pod under a profile; `None` when it must be evaluated on its own. The loose one is of the signature
@@ -65,6 +68,12 @@ impl Signatures {
         Some(Signature { strict, loose: loose.and_then(NonZeroU64::new).unwrap_or(strict) })
     }
 
+    /// Whether the signature of a pod surely is among the recent ones. Otherwise the pod has to be signed again to keep its number.
+    pub(crate) fn is_recent(&self, signature: Signature) -> bool {
+        let Signature { strict, loose } = signature;
+        strict.min(loose).get() > self.latest_earlier
+    }
+
     fn number_of(&mut self, bytes: &[u8]) -> Option<u64> {
         if let Some(id) = self.recent.get(bytes) {
             return Some(*id);
@@ -77,13 +86,14 @@ impl Signatures {
             self.n_earlier_bytes -= bytes.len() + SIGNATURE_OVERHEAD;
         }
         let (bytes, id) = known.unwrap_or_else(|| {
-            self.next += 1;
-            (bytes.into(), self.next)
+            self.latest += 1;
+            (bytes.into(), self.latest)
         });
         let size = bytes.len() + SIGNATURE_OVERHEAD;
         if self.n_bytes + size > MAX_SIGNATURE_BYTES / 2 {
             self.earlier = std::mem::take(&mut self.recent);
             self.n_earlier_bytes = std::mem::take(&mut self.n_bytes);
+            self.latest_earlier = self.latest;
         }
         self.n_bytes += size;
         self.recent.insert(bytes, id);
@@ -202,9 +212,15 @@ mod tests {
             bytes
         };
         for n in 0..2_000 {
-            assert!(signatures.number_of(&long(n)).is_some());
+            let new = signatures.number_of(&long(n)).and_then(NonZeroU64::new).unwrap();
+            // Only the first one after the others have become the earlier ones may be taken for one of them.
+            assert!(signatures.is_recent(Signature::new(new)) || signatures.recent.len() == 1);
             assert!(n_bytes(&signatures) <= MAX_SIGNATURE_BYTES);
             assert_eq!(signatures.n_bytes(), n_bytes(&signatures));
+            for (bytes, known) in &signatures.earlier {
+                let number = NonZeroU64::new(*known).unwrap();
+                assert!(!signatures.is_recent(Signature::new(number)), "{:?}", &bytes[..4]);
+            }
             if n % 100 == 0 {
                 assert_eq!(signatures.number_of(b"honest"), honest, "after {n}");
             }

@@ -37,7 +37,7 @@ impl Step {
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) preemptor: Preemptor,
-    /// It has no victims that are not going already only when an attempt waits.
+    /// Its victims are empty only when an attempt waits.
     pub(super) plan: Plan,
     /// The step that it is in, if it has started.
     pub(super) step: Option<Step>,

@@ -207,7 +207,6 @@ pub enum TaskStep {
 }
 
 /// What a [`PreBindTask`] may look at and change in one step.
-#[derive(Debug)]
 pub struct TaskContext<'a> {
     /// The usual context.
     pub cx: Context<'a>,
@@ -221,6 +220,12 @@ pub struct TaskContext<'a> {
     pub pod_exists: bool,
     /// Requests to the engine. Those about objects are carried out first, and before the step's own write.
     pub commands: &'a mut Commands,
+}
+
+impl fmt::Debug for TaskContext<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskContext").field("pod", &self.pod.key()).finish_non_exhaustive()
+    }
 }
 
 /// Work before the binding that needs the API server or has to wait, as a state machine without IO.

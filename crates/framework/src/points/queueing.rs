@@ -327,7 +327,8 @@ impl SignatureWriter {
         self.has_left_out
     }
 
-    fn is_full(&self) -> bool {
+    /// Whether nothing more that is written counts: the pod is evaluated on its own then.
+    pub fn is_full(&self) -> bool {
         self.bytes.len() >= MAX_SIGNATURE
     }
 

@@ -48,7 +48,8 @@ pub struct Violation {
 /// - calls that it says may be left out do nothing ([`concerns`](crate::PreFilterExtensions::concerns) and
 ///   [`may_fail`](crate::PreFilterExtensions::may_fail), [`is_idle_for`](crate::Reserve::is_idle_for),
 ///   [`concerns_groups_alone`](crate::Permit::concerns_groups_alone)), and Reserve, Permit, the pre-flight of PreBind and Bind answer
-///   the same without the cycle state if they [do not read](crate::Reserve::reads_cycle_state) it. A Reserve is undone after each call.
+///   the same without the cycle state if they [do not read](crate::Reserve::reads_cycle_state) it. A Reserve is undone after
+///   each call; what a Bind leaves to be awaited is dropped.
 ///
 /// Make the fixture rich: the labels, taints, resources, pods and objects that the plugin reads are what gets changed. An
 /// empty list means that nothing was found, not that nothing is wrong.

@@ -310,7 +310,8 @@ impl ClaimBinder<'_, '_> {
     pub(super) fn paused(&mut self, awaited: BindingWait) -> Result<NextStep, String> {
         match awaited {
             BindingWait::PodStatus => self.write_pod_status(),
-            awaited => Ok(Ask(awaited, self.binding.read())),
+            BindingWait::LookUp => Ok(Ask(BindingWait::LookUp, self.binding.read())),
+            _ => Ok(Ask(BindingWait::Get, self.binding.read())),
         }
     }
 }

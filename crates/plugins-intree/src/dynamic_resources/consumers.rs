@@ -120,8 +120,18 @@ struct PlacedMembers(BTreeMap<Box<str>, BTreeSet<Arc<str>>>);
 
 impl PlacedMembers {
     fn note(&mut self, claim: &str, uid: &Arc<str>, has_node: bool) {
-        let users = self.0.entry(claim.into()).or_default();
-        let _ = if has_node { users.insert(uid.clone()) } else { users.remove(uid) };
+        match self.0.get_mut(claim) {
+            Some(users) if has_node => {
+                users.insert(uid.clone());
+            }
+            Some(users) => {
+                users.remove(uid);
+            }
+            None if has_node => {
+                self.0.insert(claim.into(), BTreeSet::from([uid.clone()]));
+            }
+            None => {}
+        }
     }
 
     /// The UIDs of those that use a claim, or are about to: those that it names, and members that have a node.

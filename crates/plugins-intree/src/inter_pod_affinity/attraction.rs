@@ -65,7 +65,7 @@ impl PreScore for InterPodAffinity {
         }
         let found = state.get::<Preferences>().map(|found| found.0.clone());
         let attraction = found.unwrap_or_else(|| self.attraction(cx.cluster(), pod));
-        // All may cancel out.
+        // Where no pod is meant, all nodes have the same score.
         if !attraction.0.iter().any(|sum| sum.is_any(cx.cluster())) {
             return Status::skip();
         }

@@ -2,9 +2,7 @@
 
 use kube_scheduler_framework::PluginArgs;
 use kube_scheduler_framework::api::validation::FieldPath;
-use kube_scheduler_framework::api::{
-    Labels, NodeSelector, NodeSelectorTerm, PreferredNodeTerm, wire,
-};
+use kube_scheduler_framework::api::{NodeSelector, NodeSelectorTerm, PreferredNodeTerm, wire};
 
 use crate::plugin_args::{checked_args, read};
 
@@ -49,9 +47,9 @@ impl AddedAffinity {
         Ok(Self { required, preferred: (!given.is_empty()).then(|| terms.into()) })
     }
 
-    /// Whether a node with this name and these labels has what is required.
-    pub(super) fn allows(&self, labels: &Labels, name: &str) -> bool {
-        self.required.as_ref().is_none_or(|required| required.matches(labels, name))
+    /// Whether a node has what is required. Nothing of it is looked at if nothing is.
+    pub(super) fn allows(&self, matches: impl FnOnce(&NodeSelector) -> bool) -> bool {
+        self.required.as_ref().is_none_or(matches)
     }
 
     /// The preferred terms, none when none are given.

@@ -28,7 +28,8 @@ impl Scoring<'_> {
                 .resources
                 .iter()
                 .map(|one| {
-                    let plan = Plan::new(std::slice::from_ref(one), self.request, self.basis);
+                    let plan =
+                        Plan::new(std::slice::from_ref(one), |it| it.of(self.request), self.basis);
                     let amounts = plan.on_view(&node, totals).next();
                     amounts.map_or((0, 0), |amounts| (amounts.allocatable, amounts.after))
                 })

@@ -58,7 +58,7 @@ impl Resource {
         }
     }
 
-    /// How much of it all nodes have, or their pods ask for; `None` if that is nothing anywhere.
+    /// How much of it all nodes have, or their pods ask for; `None` if no node has any.
     pub(super) fn column<'a>(&self, columns: &'a ResourceColumns) -> Option<&'a Column<i64>> {
         match self {
             Self::Cpu => Some(columns.milli_cpu()),

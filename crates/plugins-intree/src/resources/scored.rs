@@ -59,7 +59,7 @@ pub(super) trait ScoreAmounts {
 impl Scoring<'_> {
     /// The score of one node, which may be hypothetical.
     pub(super) fn of_node(&self, node: &NodeView<'_>, how: &impl ScoreAmounts) -> i64 {
-        let plan = Plan::new(self.resources, self.request, self.basis);
+        let plan = Plan::new(self.resources, |it| it.of(self.request), self.basis);
         let totals = plan.totals(self.devices, node.cluster());
         how.score(plan.on_view(node, totals.as_ref()))
     }
@@ -73,7 +73,7 @@ impl Scoring<'_> {
         scores: &mut [i64],
         how: &impl ScoreAmounts,
     ) {
-        let plan = Plan::new(self.resources, self.request, self.basis);
+        let plan = Plan::new(self.resources, |it| it.of(self.request), self.basis);
         let totals = plan.totals(self.devices, cluster);
         let scan = plan.over(cluster);
         let both = nodes.iter().zip(scores.iter_mut());
@@ -105,10 +105,15 @@ struct Item<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(scored: &'a [ScoredResource], request: &Resources, basis: UsedBasis) -> Self {
+    /// `request` says how much is asked for of a resource.
+    pub(super) fn new(
+        scored: &'a [ScoredResource],
+        request: impl Fn(&Resource) -> i64,
+        basis: UsedBasis,
+    ) -> Self {
         let items = scored.iter().filter_map(|scored| {
             let resource = &scored.resource;
-            let request = resource.of(request);
+            let request = request(resource);
             let counts = request != 0 || !matches!(resource, Resource::Scalar(_));
             counts.then_some(Item { resource, request, weight: scored.weight })
         });

@@ -10,7 +10,6 @@ use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::well_known::{NO_PROVISIONER, STORAGE_GROUP};
 use kube_scheduler_framework::api::wire::{self, List, SelectorRequirement, Text};
 use kube_scheduler_framework::api::{Json, LabelSelector, Labels, Object, Quantity};
-use serde::Deserialize;
 
 use super::matching::compile_selector;
 use super::reach::{Pins, Places};
@@ -174,8 +173,16 @@ pub(super) fn limit_of(capacity: &Object) -> Option<Quantity> {
 fn compile_term(term: &Json) -> Option<LabelSelector> {
     let expressions = term["matchLabelExpressions"].as_array().filter(|list| !list.is_empty())?;
     let requirement = |expression: &Json| SelectorRequirement {
+        key: Text::from(expression["key"].as_str().unwrap_or_default()),
         operator: Text::from("In"),
-        ..SelectorRequirement::deserialize(expression).unwrap_or_default()
+        values: Some(List(
+            expression["values"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|value| Text::from(value.as_str().unwrap_or_default()))
+                .collect(),
+        )),
     };
     let selector = wire::LabelSelector {
         match_labels: Labels::default(),

@@ -177,7 +177,11 @@ impl Check<'_> {
         let LateCall { fixture, pod, node, .. } = late;
         self.call(late, "Bind", point.reads_cycle_state(), |mut state| {
             let outcome = point.bind(&fixture.cx(), &mut state, pod, node);
-            Outcome::new(Status::SUCCESS, outcome, &[])
+            Outcome {
+                status: Status::SUCCESS,
+                text: format!("{outcome:?}"),
+                asks_for_nothing: true,
+            }
         });
     }
 
@@ -203,7 +207,7 @@ impl Check<'_> {
         }
     }
 
-    /// Makes a call with the cycle state, and compares it with one without if the plugin says that it `reads_state` not.
+    /// Makes a call with the cycle state, and compares it with one without if the plugin says that it does not read the state.
     fn call(
         &mut self,
         late: LateCall<'_>,

@@ -68,7 +68,7 @@ impl Check<'_> {
                 let what = format!(
                     "pod {next} after pod {pod}, node {node}, after {change}: {answer}, right is {right}"
                 );
-                self.complain("answers are followed as those that are worked out anew", what);
+                self.complain("followed answers are those that would be worked out anew", what);
             }
         }
     }
