@@ -303,7 +303,7 @@ const KINDS: &[Kind] = &[
             word("min", "=NUMBER", Rule::Value(&["spec", "schedulingPolicy"], gang)),
             word(
                 "topology",
-                "=KEY",
+                "=TOPOLOGY",
                 Rule::Item(&["spec", "schedulingConstraints", "topology"], topology),
             ),
             word("priority", "=NUMBER", Rule::Number(&["spec", "priority"])),
