@@ -1,5 +1,5 @@
-//! One engine and its API server in virtual time, where every request succeeds at once and the watch shows it: what tests of decisions
-//! are told in. Objects come as text (`kube_scheduler_framework::testing::grammar`) or as inputs.
+//! One engine and its API server in virtual time, where every request succeeds at once and the watch shows it, for tests of
+//! decisions. Objects come as text (`kube_scheduler_framework::testing::grammar`) or as inputs.
 //!
 //! Invariant: whatever happens is a function of what comes in.
 

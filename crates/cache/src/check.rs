@@ -135,7 +135,6 @@ fn check_node(cluster: &ClusterState, name: &str, plain: &PlainNode, report: &mu
     let headroom = cluster.columns.headroom_of(idx);
     report.compare(|| of("headroom"), headroom, cluster.headroom().get(idx));
     report.compare(|| of("cordon"), node.unschedulable, cluster.unschedulable().contains(idx));
-    report.compare(|| of("feature bits"), node.feature_bits, cluster.feature_bits().get(idx));
     report.compare(
         || of("taints"),
         &*node.taints,
@@ -275,7 +274,6 @@ fn check_free_slots(
         );
         report.compare(|| of("attachments"), 0, cluster.n_attachments().get(idx));
         report.compare(|| of("volumes"), VolumeCounts::default(), cluster.volume_counts().get(idx));
-        report.compare(|| of("features"), 0, cluster.feature_bits().get(idx));
         report.compare(|| of("taints"), 0, cluster.taint_set(idx).index());
         report.require(|| of("cordon"), !cluster.unschedulable().contains(idx));
         report.require(|| of("ports"), cluster.used_ports(idx).is_empty());

@@ -42,9 +42,6 @@ impl ClusterState {
         if kinds.contains(ChangeKinds::UNSCHEDULABLE) {
             self.columns.unschedulable.set(idx, node.unschedulable);
         }
-        if kinds.contains(ChangeKinds::FEATURES) {
-            self.columns.feature_bits.set(idx, node.feature_bits);
-        }
         if !counted_by.is_empty() {
             self.count_node(idx, &node, counted_by);
         }
@@ -94,7 +91,6 @@ impl ClusterState {
         self.set_allocatable(idx, &nothing.allocatable);
         self.columns.allowed_pods.set(idx, 0);
         self.columns.unschedulable.remove(idx);
-        self.columns.feature_bits.set(idx, 0);
         self.uncount_claims(idx);
         let images_changed = self.images.update(idx, &old.images, &nothing.images);
         // Its pods as well: no attempt sees those on a ghost.

@@ -257,7 +257,6 @@ pub(crate) struct NodeColumns {
     pub(crate) allowed_pods: Column<i64>,
     pub(crate) pod_count: Column<i64>,
     pub(crate) headroom: Column<Headroom>,
-    pub(crate) feature_bits: Column<u64>,
     pub(crate) unschedulable: NodeSet,
 }
 
@@ -270,7 +269,6 @@ impl NodeColumns {
         self.allowed_pods.resize(capacity);
         self.pod_count.resize(capacity);
         self.headroom.resize(capacity);
-        self.feature_bits.resize(capacity);
     }
 
     /// What a node has for pods from now on.

@@ -179,11 +179,6 @@ impl ClusterState {
         &self.columns.unschedulable
     }
 
-    /// Known features that a node declares, one bit each.
-    pub fn feature_bits(&self) -> &Column<u64> {
-        &self.columns.feature_bits
-    }
-
     /// The list of taints of a node, by number.
     #[inline]
     pub(crate) fn taint_set(&self, node: NodeIdx) -> TaintSetId {

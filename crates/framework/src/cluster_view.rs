@@ -153,8 +153,6 @@ impl<'a> ClusterView<'a> {
         headroom() -> &'a Column<Headroom>, at_node Reads::ALLOCATABLE.union(Reads::POD_SUMS);
         /// The cordoned nodes.
         unschedulable() -> &'a NodeSet, at_node Reads::UNSCHEDULABLE;
-        /// Known features that a node declares, one bit each.
-        feature_bits() -> &'a Column<u64>, at_node Reads::FEATURES;
         /// The distinct taint list of each node, as an id for [`taint_sets`](Self::taint_sets).
         taint_set_ids() -> &'a Column<TaintSetId>, at_node Reads::TAINTS;
         /// The distinct taint lists behind the ids of [`taint_set_ids`](Self::taint_set_ids).

@@ -1,8 +1,8 @@
 //! How compiled parts of a pod are written into its signature.
 //!
 //! Invariant: every field that a plugin can see is written, each list with its length, so that different values never
-//! give equal bytes, as far as a signature is kept. Order is kept as given: pods that differ in order alone get different signatures, which costs only
-//! speed.
+//! give equal bytes, as far as a signature is kept. Order is kept as given: pods that differ in order alone get different
+//! signatures, which costs only speed.
 
 use std::hash::{Hash, Hasher};
 
@@ -35,7 +35,7 @@ impl Hasher for Words<'_> {
         }
     }
 
-    /// Nobody asks for it.
+    /// Without meaning: what counts is what is written.
     fn finish(&self) -> u64 {
         0
     }
@@ -79,4 +79,44 @@ fn affinity_term(term: &PodAffinityTerm) -> impl Hash {
     let PodAffinityTerm { selector, namespaces, namespace_selector, topology_key } = term;
     let namespace_selector = requirements(namespace_selector.as_ref());
     (requirements(selector.as_ref()), namespaces, namespace_selector, topology_key)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes_of(value: impl Hash) -> Vec<u8> {
+        let mut signature = SignatureWriter::new();
+        write(value, &mut signature);
+        signature.into_bytes()
+    }
+
+    /// Texts around the length of a word, and up to two words long.
+    fn texts() -> impl Strategy<Value = Vec<(Option<String>, String)>> {
+        prop::collection::vec((prop::option::of("[ab]{0,2}"), "[ab]{0,1}[a]{6,8}[ab]{0,8}"), 0..3)
+    }
+
+    proptest! {
+        #[test]
+        fn different_values_give_different_bytes(one in texts(), other in texts()) {
+            prop_assert_eq!(one == other, bytes_of(&one) == bytes_of(&other));
+        }
+
+        #[test]
+        fn where_a_text_ends_is_written(text in "[ab]{0,20}", at in 0..20_usize) {
+            let (start, end) = text.split_at(at.min(text.len()));
+            let parts = bytes_of((start, end));
+            prop_assert_eq!(parts == bytes_of((text.as_str(), "")), end.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_text_beyond_the_end_of_a_signature_is_not_gone_through() {
+        let text = "a".repeat(10 << 20);
+        let once = bytes_of(&text);
+        assert_eq!(bytes_of([&text; 2]).len(), once.len());
+        assert!(once.len() < text.len() / 100);
+    }
 }

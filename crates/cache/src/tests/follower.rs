@@ -57,7 +57,7 @@ impl Row {
             self.is_cordoned = cluster.unschedulable().contains(idx);
         }
         if kinds.intersects(ChangeKinds::FEATURES) {
-            self.feature_bits = cluster.feature_bits().get(idx);
+            self.feature_bits = node.map_or(0, |node| node.feature_bits);
         }
         if kinds.intersects(ChangeKinds::ANNOTATIONS) {
             let pairs = node.into_iter().flat_map(|node| node.annotations.iter());
