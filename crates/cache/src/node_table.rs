@@ -6,6 +6,7 @@
 //! order changes only when the set of node names does (`docs/spec/core.md` §14.2): neither a change of zone nor removing
 //! and adding a node between two refreshes moves anything.
 
+use std::ops::BitOr;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{KeyedMap, Node};
@@ -36,15 +37,46 @@ impl NodeIdx {
 /// Runs of `nodes` whose slots are in one chunk of every column, with the number of the chunk. Few and long when the
 /// nodes are in the order of their slots.
 pub fn runs_by_chunk(nodes: &[NodeIdx]) -> impl Iterator<Item = (usize, &[NodeIdx])> {
-    let chunk = |idx: &NodeIdx| idx.index() / COLUMN_CHUNK;
+    /// So many nodes are compared with the first one at once.
+    const STEP: usize = 16;
+
     let mut left = nodes;
     std::iter::from_fn(move || {
-        let at = chunk(left.first()?);
-        let len = left.iter().position(|idx| chunk(idx) != at).unwrap_or(left.len());
+        let first = left.first()?.index();
+        let is_elsewhere = |differences: usize| differences >= COLUMN_CHUNK;
+        let difference = |idx: &NodeIdx| idx.index() ^ first;
+        let differs =
+            |step: &[NodeIdx]| is_elsewhere(step.iter().map(difference).fold(0, BitOr::bitor));
+        let whole_steps = STEP * left.chunks(STEP).position(differs).unwrap_or(left.len());
+        let rest = left.get(whole_steps..).unwrap_or_default();
+        let n_more = rest.iter().position(|idx| is_elsewhere(difference(idx)));
+        let len = n_more.map_or(left.len(), |n_more| whole_steps + n_more);
         let (run, others) = left.split_at(len);
         left = others;
-        Some((at, run))
+        Some((first / COLUMN_CHUNK, run))
     })
+}
+
+impl<T: Copy> Column<T> {
+    /// Calls `visit` for each of `nodes` with the element of `places` at the same position and the value of the node, which is what
+    /// [`get`](Self::get) returns. Chunks that the column does not have are passed over. Where nodes are in the order of their slots
+    /// this takes half of the time of looking up each by itself.
+    #[inline]
+    pub fn zip_nodes<P>(
+        &self,
+        nodes: &[NodeIdx],
+        mut places: &mut [P],
+        mut visit: impl FnMut(&mut P, T),
+    ) {
+        for (at, run) in runs_by_chunk(nodes) {
+            let Some((these, others)) = places.split_at_mut_checked(run.len()) else { return };
+            places = others;
+            let Some(values) = self.chunk(at) else { continue };
+            for (idx, place) in run.iter().zip(these) {
+                visit(place, values[idx.index() % COLUMN_CHUNK]);
+            }
+        }
+    }
 }
 
 impl From<NodeIdx> for usize {
@@ -254,6 +286,8 @@ impl NodeOrder {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn node(name: &str, zone: &str) -> Arc<Node> {
@@ -295,6 +329,32 @@ mod tests {
             runs,
             [(0, &nodes[..2]), (1, &nodes[2..3]), (2, &nodes[3..4]), (0, &nodes[4..])]
         );
+    }
+
+    proptest! {
+        #![proptest_config(crate::tests::cases(200))]
+
+        /// In order or not, the runs are those that comparing neighbours finds, and each node gets its own value.
+        #[test]
+        fn runs_and_values_are_those_of_single_nodes(
+            mut slots in prop::collection::vec(0_usize..2_500, 0..150),
+            is_sorted in any::<bool>(),
+        ) {
+            if is_sorted {
+                slots.sort_unstable();
+            }
+            let nodes: Vec<NodeIdx> = slots.iter().copied().map(NodeIdx::from_index).collect();
+            let is_together =
+                |a: &NodeIdx, b: &NodeIdx| a.index() / COLUMN_CHUNK == b.index() / COLUMN_CHUNK;
+            let runs: Vec<&[NodeIdx]> = runs_by_chunk(&nodes).map(|(_, run)| run).collect();
+            prop_assert_eq!(runs, nodes.chunk_by(is_together).collect::<Vec<_>>());
+            prop_assert!(runs_by_chunk(&nodes).all(|(at, run)| run[0].index() / COLUMN_CHUNK == at));
+            let column: Column<u32> = (0..2_500).map(|at| at * 3).collect();
+            let mut found = vec![1; nodes.len()];
+            column.zip_nodes(&nodes, &mut found, |place, value| *place += value);
+            let singly: Vec<u32> = nodes.iter().map(|idx| column.get(*idx) + 1).collect();
+            prop_assert_eq!(found, singly);
+        }
     }
 
     #[test]

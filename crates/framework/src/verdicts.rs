@@ -179,8 +179,7 @@ impl Verdicts {
         mut is_meant: impl FnMut(NodeIdx, T) -> bool,
     ) {
         if nodes.len() != self.ids.len() {
-            let value_at = column.lookup();
-            return self.set_where(nodes, id, |idx| is_meant(idx, value_at(idx.index())));
+            return self.set_where(nodes, id, |idx| is_meant(idx, column.get(idx)));
         }
         // Every slot, each of them once: none has to be looked up.
         let mut n_set = 0;

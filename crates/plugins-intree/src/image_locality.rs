@@ -96,11 +96,34 @@ impl Score for ImageLocality {
         }
         Ok(())
     }
+
+    fn promises_bounds(&self) -> bool {
+        true
+    }
 }
 
 impl Sign for ImageLocality {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
         write(&pod.spec.images, signature);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn scores_are_within_the_bounds_that_are_promised(
+            sum in prop_oneof![any::<i64>(), 0..2_000 * MB, -2 * MB..25 * MB],
+            n_containers in 0_usize..50_000,
+        ) {
+            prop_assert!((0..=MAX_NODE_SCORE).contains(&score_of(sum, n_containers)));
+        }
     }
 }

@@ -139,10 +139,9 @@ impl Score for TaintToleration {
             scores.fill(0);
             return Ok(());
         }
-        let (id_at, counts) = (cx.cluster().taint_set_ids().lookup(), &counts[..]);
-        for (&idx, score) in nodes.iter().zip(scores) {
-            *score = counts[id_at(idx.index()).index()];
-        }
+        let counts = &counts[..];
+        let ids = cx.cluster().taint_set_ids();
+        ids.zip_nodes(nodes, scores, |score, taints| *score = counts[taints.index()]);
         Ok(())
     }
 

@@ -66,16 +66,6 @@ impl<T, const CHUNK: usize> Column<T, CHUNK> {
         self.chunks.get(at).map(|chunk| &**chunk)
     }
 
-    /// [`get`](Self::get) for loops that write elsewhere meanwhile: where the values are need not be read again each time.
-    #[inline]
-    pub fn lookup(&self) -> impl Fn(usize) -> T + Copy
-    where
-        T: Copy,
-    {
-        let chunks = &self.chunks[..];
-        move |idx| chunks[idx / CHUNK][idx % CHUNK]
-    }
-
     /// The content as slices of up to `CHUNK` values, in order: the form for vectorised scans.
     pub fn chunks(&self) -> impl DoubleEndedIterator<Item = &[T]> + ExactSizeIterator {
         let len = self.len;

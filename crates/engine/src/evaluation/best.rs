@@ -5,8 +5,10 @@
 //!
 //! Invariant: the node, and the error if there is one, are those of [`ScoreTable`].
 
+use std::cmp::Reverse;
+
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{Code, CycleState, MAX_NODE_SCORE, NodeIdx, Normalization, Status};
+use kube_scheduler_framework::{Code, CycleState, NodeIdx, Normalization, Status};
 use kube_scheduler_runtime::{
     MeteredPoint, Runner, Scale, SkipSet, are_within_bounds, bounds, is_within_bounds,
 };
@@ -63,7 +65,7 @@ impl<'a> Search<'a> {
         for scorer in &scorers {
             self.add(scorer, &mut column, &mut totals)?;
         }
-        self.best_of(&totals, &bounded)
+        self.best_of(&mut totals, &mut column, &bounded)
     }
 
     /// The best node, with all scores computed in the order of the list first: which of several errors is reported depends on that
@@ -104,46 +106,52 @@ impl<'a> Search<'a> {
         self.runner.raw_scores(scorer.idx, self.state, self.pod, nodes, column).ok()
     }
 
-    /// The best node, with the scores of `bounded` plugins added.
-    fn best_of(&self, all: &[i64], bounded: &[Scorer<'_>]) -> Option<Option<NodeIdx>> {
-        let most = bounds(all).1;
-        let mut scored = self.feasible.iter().zip(all);
-        // What one of the leading nodes gets to the end rules out more of the others than what it has so far.
-        let (leader, _) = scored.find(|(_, total)| **total == most)?;
-        let mut leaders = [most];
-        self.finish(&[*leader], &mut leaders, &mut [0], bounded)?;
-        let room: i64 = bounded.iter().map(|scorer| scorer.weight * MAX_NODE_SCORE).sum();
-        let least = leaders[0].saturating_sub(room);
-        let n_all = all.len();
-        let (mut nodes, mut totals) = (self.buffers.list(n_all), self.buffers.column(n_all));
-        nodes.resize(n_all, *leader);
-        let mut n = 0;
-        let (near, sums) = (&mut nodes[..n_all], &mut totals[..n_all]);
-        for (idx, total) in self.feasible.iter().zip(all) {
-            // Branchless: a node that is too far behind is overwritten by the next one, instead of a branch that the processor would
-            // mispredict.
-            (near[n], sums[n]) = (*idx, *total);
-            n += usize::from(*total >= least);
-        }
-        let (nodes, totals) = (&near[..n], &mut sums[..n]);
-        self.finish(nodes, totals, &mut self.buffers.column(n), bounded)?;
-        Some(self.first(nodes, totals))
-    }
-
-    /// Adds what `bounded` plugins give to the totals of `nodes`; `column` is for numbers meanwhile. `None` when one of them
-    /// fails or breaks its promise.
-    fn finish(
+    /// The best node, with the scores of `bounded` plugins added to `totals`, those of [`feasible`](Self::feasible). `column` is for
+    /// numbers meanwhile.
+    fn best_of(
         &self,
-        nodes: &[NodeIdx],
         totals: &mut [i64],
         column: &mut [i64],
         bounded: &[Scorer<'_>],
-    ) -> Option<()> {
+    ) -> Option<Option<NodeIdx>> {
+        let most = bounds(totals).1;
+        let leader = self.feasible[totals.iter().position(|total| *total == most)?];
+        // What one of the leading nodes gets to the end rules out more of the others than what it has so far.
+        let (mut reached, mut room) = (most, 0);
+        let mut missed: SmallVec<[(i64, &Scorer<'_>); 8]> = SmallVec::new();
         for scorer in bounded {
-            self.raw_scores(scorer, nodes, column)?;
-            are_within_bounds(column).then_some(())?;
-            Scale::IDENTITY.add_weighted(column, scorer.weight, totals);
+            let mut gained = [0];
+            self.add_bounded(scorer, &[leader], &mut [0], &mut gained)?;
+            reached += gained[0];
+            room += scorer.most();
+            missed.push((scorer.most() - gained[0], scorer));
         }
+        // A plugin that gives one of the leading nodes little mostly gives little to others too: after it, fewer are left for the rest.
+        missed.sort_by_key(|(missed, _)| Reverse(*missed));
+        let mut nodes = self.buffers.list(totals.len());
+        nodes.clear();
+        nodes.extend_from_slice(self.feasible);
+        let mut n = totals.len();
+        for (_, scorer) in missed {
+            n = keep_near(&mut nodes[..n], &mut totals[..n], reached.saturating_sub(room));
+            self.add_bounded(scorer, &nodes[..n], &mut column[..n], &mut totals[..n])?;
+            room -= scorer.most();
+        }
+        Some(self.first(&nodes[..n], &totals[..n]))
+    }
+
+    /// Adds what one of the plugins that promise bounds gives to the totals of `nodes`; `column` is for numbers meanwhile. `None` when
+    /// it fails or breaks its promise.
+    fn add_bounded(
+        &self,
+        scorer: &Scorer<'_>,
+        nodes: &[NodeIdx],
+        column: &mut [i64],
+        totals: &mut [i64],
+    ) -> Option<()> {
+        self.raw_scores(scorer, nodes, column)?;
+        are_within_bounds(column).then_some(())?;
+        Scale::IDENTITY.add_weighted(column, scorer.weight, totals);
         Some(())
     }
 
@@ -152,4 +160,20 @@ impl<'a> Search<'a> {
         let cluster = self.runner.cx.cluster;
         first_best(totals, |at| self.ties.order(cluster.position(nodes[at]))).map(|at| nodes[at])
     }
+}
+
+/// Moves those of `nodes` whose total is at least `least` to the front, in their order and with their `totals`. Returns how many they
+/// are.
+fn keep_near(nodes: &mut [NodeIdx], totals: &mut [i64], least: i64) -> usize {
+    let len = nodes.len().min(totals.len());
+    let (nodes, totals) = (&mut nodes[..len], &mut totals[..len]);
+    let mut n = 0;
+    for at in 0..len {
+        // Branchless: a node that is too far behind is overwritten by the next one, instead of a branch that the processor would
+        // mispredict.
+        let (node, total) = (nodes[at], totals[at]);
+        (nodes[n], totals[n]) = (node, total);
+        n += usize::from(total >= least);
+    }
+    n
 }

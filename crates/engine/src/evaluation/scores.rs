@@ -2,7 +2,7 @@
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    Code, CycleState, NodeIdx, Normalization, PluginName, Score, Status,
+    Code, CycleState, MAX_NODE_SCORE, NodeIdx, Normalization, PluginName, Score, Status,
 };
 use kube_scheduler_runtime::{MeteredPoint, PluginIdx, Runner, SkipSet};
 
@@ -25,6 +25,13 @@ pub(crate) struct Scorer<'a> {
     pub(crate) normalization: Normalization,
     /// Whether every raw score is final and within bounds, and asking never fails.
     pub(crate) is_bounded: bool,
+}
+
+impl Scorer<'_> {
+    /// The most that it adds to the total of a node.
+    pub(super) fn most(&self) -> i64 {
+        self.weight * MAX_NODE_SCORE
+    }
 }
 
 /// The [`scorers`] whose scores may tell nodes apart.

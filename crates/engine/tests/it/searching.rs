@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use kube_scheduler_engine::Input;
+use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{PostFilterOutcome, PreFilterOutcome, Status};
+use proptest::prelude::*;
 
 use crate::toy::Toy;
 use crate::toy_scheduler::{ToyScheduler, nominated, pod, profile};
@@ -280,4 +282,32 @@ fn of_several_errors_the_first_nodes_counts_whichever_plugin_it_comes_from() {
     let message = "running \"B\" filter plugin: early";
     assert_eq!(explanation.error.unwrap().message(), message);
     assert_eq!(scheduler.try_pod(&pod("p")), format!("error {message}"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Plugins that promise bounds are not asked about all nodes, but the node is the one that it is if they are.
+    #[test]
+    fn promised_bounds_change_no_decision(
+        scores in prop::collection::vec(prop::array::uniform4(prop_oneof![0_i64..=100, Just(0), Just(90)]), 1..40),
+    ) {
+        let chosen = |promises: bool| {
+            let scoring = |at: usize| {
+                let column: Vec<i64> = scores.iter().map(|scores| scores[at]).collect();
+                let score = move |_: &Pod, node: &str| column[node[1..].parse::<usize>().unwrap()];
+                Toy::new(["A", "B", "C", "D"][at]).score(score)
+            };
+            let toys = (0..4).map(|at| {
+                if promises && at > 0 { scoring(at).promising_bounds() } else { scoring(at) }
+            });
+            let mut scheduler = with_nodes(toys.collect(), scores.len());
+            let outcome = scheduler.try_pod(&pod("p"));
+            (outcome, scheduler.calls_at("Score").len())
+        };
+        let ((all, n_all), (near, n_near)) = (chosen(false), chosen(true));
+        prop_assert_eq!(all, near);
+        // Those of one leading node are asked for twice.
+        prop_assert!(n_near <= n_all + 3, "{n_near} of {n_all}");
+    }
 }

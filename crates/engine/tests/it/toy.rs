@@ -36,6 +36,7 @@ pub(crate) struct Toy {
     post_filter: Answer<PostFilterOutcome>,
     pre_score: Answer<Status>,
     score: Answer<i64>,
+    promises_bounds: bool,
     normalize: Answer<Status>,
     reserve: Answer<Status>,
     unreserve: Answer<()>,
@@ -106,6 +107,11 @@ impl Toy {
     pub(crate) fn post_bind(mut self, answer: impl Fn(&Pod, &str) + Send + Sync + 'static) -> Self {
         self.post_bind = Some(Box::new(answer));
         self
+    }
+
+    /// Promises that all of its scores are between 0 and 100.
+    pub(crate) fn promising_bounds(self) -> Self {
+        Self { promises_bounds: true, ..self }
     }
 
     /// PreEnqueue holds pods back as long as they are preempting.
@@ -288,6 +294,10 @@ impl Score for Toy {
 
     fn normalization(&self) -> Normalization {
         if self.normalize.is_some() { Normalization::Custom } else { Normalization::None }
+    }
+
+    fn promises_bounds(&self) -> bool {
+        self.promises_bounds
     }
 
     fn normalize(

@@ -100,9 +100,8 @@ impl Score for InterPodAffinity {
         let Attraction(sums) = state.get().ok_or_else(no_state)?;
         let cluster = cx.cluster();
         scores.fill(0);
-        let is_sorted = nodes.is_sorted();
         for sum in sums.iter().filter(|sum| sum.is_any(cluster)) {
-            if is_sorted && sum.add_of_few_domains(cluster, nodes, scores).is_some() {
+            if sum.add_of_few_domains(cluster, nodes, scores).is_some() {
                 continue;
             }
             if let Some(numbers) = sum.numbers(cluster, nodes.len(), &self.spare) {

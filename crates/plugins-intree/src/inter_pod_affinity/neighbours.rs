@@ -293,8 +293,9 @@ impl Filter for InterPodAffinity {
             let rejects = |number| rule.rejects(number, || may_be_first);
             match numbers.judged(rejects) {
                 None => {
+                    let near = sum.near(cluster);
                     for idx in nodes.iter().copied().filter(|idx| live.contains(*idx)) {
-                        if sink.is_open(idx) && rejects(sum.number_at(cluster, idx)) {
+                        if sink.is_open(idx) && rejects(near.number_at(idx)) {
                             sink.reject_with(idx, id);
                         }
                     }

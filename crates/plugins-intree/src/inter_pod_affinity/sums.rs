@@ -61,9 +61,9 @@ impl Source {
         }
     }
 
-    /// The number in the domain of a node that has one.
-    fn number_near(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
-        match (self, self.read(cluster)) {
+    /// The number in the domain of a node that has one; `counts` is [what it reads](Self::read).
+    fn number_near(&self, counts: Option<PodCounts<'_>>, node: NodeIdx) -> i64 {
+        match (self, counts) {
             (Self::Counter(_, factor), Some(counts)) => {
                 factor * counts.n_pods_near(node).unwrap_or(0)
             }
@@ -217,13 +217,13 @@ impl DomainSum {
 
     /// The number in the domain of a node; `None` when the node lacks the label.
     pub(super) fn number_at(&self, cluster: ClusterView<'_>, node: NodeIdx) -> Option<i64> {
-        if self.sources.iter().any(|source| matches!(source, Source::Sums(_))) {
-            let value = self.column(cluster)?.id(node);
-            return (value != LabelValueId::ABSENT).then(|| self.number_in(cluster, value));
-        }
-        let first = self.sources.first()?.read(cluster)?;
-        let numbers = || self.sources.iter().map(|source| source.number_near(cluster, node));
-        first.has_domain(node).then(|| numbers().sum())
+        self.near(cluster).number_at(node)
+    }
+
+    /// What the sources read, for asking about several nodes.
+    pub(super) fn near<'a>(&'a self, cluster: ClusterView<'a>) -> NumbersNear<'a> {
+        let counts = self.sources.iter().map(|source| source.read(cluster)).collect();
+        NumbersNear { sum: self, cluster, counts }
     }
 
     /// The numbers for a scan of this many nodes; `None` when no node has the label.
@@ -235,7 +235,7 @@ impl DomainSum {
     ) -> Option<Numbers<'a>> {
         let n_ids = self.n_ids(cluster)?;
         if n_ids > n_nodes * TABLE_SHARE {
-            return Some(Numbers::Single(cluster, self));
+            return Some(Numbers::Single(self.near(cluster)));
         }
         let column = self.column(cluster)?;
         // A single counter is as good as a table.
@@ -277,7 +277,7 @@ impl DomainSum {
     }
 
     /// Adds to each of `scores` the number in the domain of its node, going by the domains that have one. `None`, and nothing is
-    /// added, if these are not few; `nodes` must be in the order of their slots.
+    /// added, if these are not few, or `nodes` are not in the order of their slots.
     pub(super) fn add_of_few_domains(
         &self,
         cluster: ClusterView<'_>,
@@ -310,7 +310,8 @@ impl DomainSum {
             }
             match source {
                 Source::Counter(_, factor) => {
-                    let mut values: SmallVec<[_; 64]> = counts.domains_with_pods().collect();
+                    let mut values: SmallVec<[_; 64]> = SmallVec::new();
+                    counts.domains_with_pods().for_each(|value| values.push(value));
                     values.sort_unstable();
                     values.dedup();
                     let number = |value| (value, factor * counts.numbers().n_pods_in(value));
@@ -320,7 +321,7 @@ impl DomainSum {
             }
         }
         let n_nodes: usize = numbers.iter().map(|(value, _)| column.n_nodes(*value)).sum();
-        if n_nodes > most {
+        if n_nodes > most || !nodes.is_sorted() {
             return None;
         }
         for (value, number) in numbers {
@@ -356,7 +357,30 @@ pub(super) enum Numbers<'a> {
     /// One counter, and the amount of each pod.
     Counter(&'a LabelColumn, DomainNumbers<'a>, i64),
     /// Added up for each node.
-    Single(ClusterView<'a>, &'a DomainSum),
+    Single(NumbersNear<'a>),
+}
+
+/// The numbers of one topology key, node by node.
+pub(super) struct NumbersNear<'a> {
+    sum: &'a DomainSum,
+    cluster: ClusterView<'a>,
+    /// What each source reads: finding that takes longer than reading a number.
+    counts: SmallVec<[Option<PodCounts<'a>>; 1]>,
+}
+
+impl NumbersNear<'_> {
+    /// The number in the domain of a node; `None` when the node lacks the label.
+    pub(super) fn number_at(&self, node: NodeIdx) -> Option<i64> {
+        let Self { sum, cluster, counts } = self;
+        if sum.sources.iter().any(|source| matches!(source, Source::Sums(_))) {
+            let value = sum.column(*cluster)?.id(node);
+            return (value != LabelValueId::ABSENT).then(|| sum.number_in(*cluster, value));
+        }
+        let first = (*counts.first()?)?;
+        let sources = || sum.sources.iter().zip(counts);
+        let numbers = || sources().map(|(source, counts)| source.number_near(*counts, node));
+        first.has_domain(node).then(|| numbers().sum())
+    }
 }
 
 /// Which domains of a topology key are rejected, by id of the value; without the label, there is a domain as well.
@@ -421,22 +445,21 @@ impl<'a> Numbers<'a> {
 
     /// Adds to each of `scores` the number in the domain of its node, if the node has the label: pods count nowhere else.
     pub(super) fn add_to(&self, nodes: &[NodeIdx], scores: &mut [i64]) {
-        let both = nodes.iter().zip(scores);
         // One loop for each kind: which one it is would otherwise be found out again for every node.
         match self {
             Self::Table(column, sums) => {
-                let (id_at, sums) = (column.ids().lookup(), &sums[..]);
-                both.for_each(|(idx, score)| *score += sums[id_at(idx.index()).index()]);
+                let sums = &sums[..];
+                column.ids().zip_nodes(nodes, scores, |score, id| *score += sums[id.index()]);
             }
             Self::Counter(column, counts, factor) => {
-                let id_at = column.ids().lookup();
-                both.for_each(|(idx, score)| {
-                    *score += factor * counts.n_pods_in(id_at(idx.index()))
-                });
+                let add = |score: &mut i64, id| *score += factor * counts.n_pods_in(id);
+                column.ids().zip_nodes(nodes, scores, add);
             }
-            Self::Single(cluster, sum) => both.for_each(|(idx, score)| {
-                *score += sum.number_at(*cluster, *idx).unwrap_or(0);
-            }),
+            Self::Single(near) => {
+                for (idx, score) in nodes.iter().zip(scores) {
+                    *score += near.number_at(*idx).unwrap_or(0);
+                }
+            }
         }
     }
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::well_known::HOSTNAME;
 use kube_scheduler_framework::api::{Pod, TopologySpreadConstraint};
-use kube_scheduler_framework::columns::{LabelColumn, NodeSet, ValueId as LabelValueId};
+use kube_scheduler_framework::columns::{
+    COLUMN_CHUNK, LabelColumn, NodeSet, ValueId as LabelValueId,
+};
 use kube_scheduler_framework::counters::{CounterSpec, PodCounter};
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, FeasibleNodes, MAX_NODE_SCORE, NodeIdx, NodeView,
@@ -113,7 +115,7 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn has_label(&self, node: NodeIdx) -> bool {
-        self.hosts.unwrap_or(self.counts).has_domain(node)
+        self.hosts.as_ref().unwrap_or(&self.counts).has_domain(node)
     }
 
     /// How many pods are where a node is.
@@ -155,8 +157,8 @@ impl<'a> Reader<'a> {
             return nodes.map(|(_, n_nodes)| n_nodes).sum();
         };
         let mut is_seen = vec![false; column.n_ids()];
-        let (id_at, places) = (column.ids().lookup(), &mut is_seen[..]);
-        nodes.for_each(|(node, _)| places[id_at(node.index()).index()] = true);
+        let places = &mut is_seen[..];
+        nodes.for_each(|(node, _)| places[column.id(node).index()] = true);
         let n_seen = is_seen.iter().filter(|is_seen| **is_seen).count();
         let seen = |value: LabelValueId| is_seen.get(value.index()).copied().unwrap_or(false);
         let is_double = seen(LabelValueId::ABSENT) && column.id_of("").is_some_and(seen);
@@ -242,12 +244,18 @@ impl<'a> Parts<'a> {
         Self::ByDomain(column, parts)
     }
 
-    /// The sum with the part of one node.
-    #[inline]
-    fn add_to(&self, sum: f64, node: NodeIdx) -> f64 {
+    /// Adds the part of each node to its sum.
+    fn add_to(&self, sums: &mut [f64], nodes: &[NodeIdx]) {
         match self {
-            Self::ByDomain(column, parts) => sum + parts[column.id(node).index()],
-            Self::ByNode(reader, weight) => reader.add_to(sum, node, *weight),
+            Self::ByDomain(column, parts) => {
+                let parts = &parts[..];
+                column.ids().zip_nodes(nodes, sums, |sum, id| *sum += parts[id.index()]);
+            }
+            Self::ByNode(reader, weight) => {
+                for (sum, node) in sums.iter_mut().zip(nodes) {
+                    *sum = reader.add_to(*sum, *node, *weight);
+                }
+            }
         }
     }
 }
@@ -314,8 +322,11 @@ impl Score for PodTopologySpread {
         let parts = readers.iter().zip(&soft.weights);
         let all: SmallVec<[Parts<'_>; 2]> =
             parts.map(|(reader, weight)| Parts::new(reader, *weight)).collect();
-        for (score, &node) in scores.iter_mut().zip(nodes) {
-            *score = rounded(all.iter().fold(0.0, |sum, parts| parts.add_to(sum, node)));
+        for (scores, nodes) in scores.chunks_mut(COLUMN_CHUNK).zip(nodes.chunks(COLUMN_CHUNK)) {
+            let mut sums = [0.0; COLUMN_CHUNK];
+            let sums = &mut sums[..nodes.len()];
+            all.iter().for_each(|parts| parts.add_to(sums, nodes));
+            scores.iter_mut().zip(sums).for_each(|(score, sum)| *score = rounded(*sum));
         }
         soft.replace_ignored(nodes, scores, 0);
         Ok(())
