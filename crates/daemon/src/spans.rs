@@ -200,7 +200,6 @@ mod tests {
             profile: "default-scheduler".into(),
             result,
             attempts: 1,
-            first_attempt: None,
             n_feasible: 2,
             n_evaluated: 3,
             chosen: None,

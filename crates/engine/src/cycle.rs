@@ -18,7 +18,7 @@ use kube_scheduler_queue::{ProfileId, QueuedPod};
 use kube_scheduler_runtime::Runner;
 
 use crate::apart::GIVEN_UP;
-use crate::attempt::{Choice, FitFailure, NoChoice, Search};
+use crate::attempt::{FitFailure, NoChoice, Search};
 use crate::backfill::held_objects::show_held_to;
 use crate::binding::{Bindings, Placement};
 use crate::budget::{AttemptLimits, Budgets, WorkLimits};
@@ -87,10 +87,8 @@ pub(crate) struct SchedulingCycle {
 #[derive(Debug)]
 pub(crate) struct NodeSubset {
     pub(crate) names: BTreeSet<Arc<str>>,
-    /// How many pods they have at most while a group is tried there. Zero where no pods may be evicted, for nothing depends on it
-    /// then.
-    pub(crate) n_pods: usize,
-    pub(crate) counters: KeptCounters,
+    /// Without pods where none may be evicted, for nothing depends on their number then.
+    pub(crate) size: ScopeSize,
 }
 
 /// Where and how to search for a node.
@@ -116,18 +114,11 @@ impl Scope<'_> {
 
     /// Which counters are kept for searches on other nodes.
     pub(crate) fn counters(&self) -> KeptCounters {
-        self.nodes.map_or_else(KeptCounters::default, |nodes| nodes.counters)
+        self.nodes.map_or_else(KeptCounters::default, |nodes| nodes.size.counters)
     }
 
     fn size(&self, cluster: &ClusterState) -> ScopeSize {
-        self.nodes.map_or_else(
-            || ScopeSize::all(cluster),
-            |NodeSubset { names, n_pods, counters }| ScopeSize {
-                n_nodes: names.len(),
-                n_pods: *n_pods,
-                counters: *counters,
-            },
-        )
+        self.nodes.map_or_else(|| ScopeSize::all(cluster), |nodes| nodes.size)
     }
 }
 
@@ -152,11 +143,6 @@ impl SchedulingCycle {
         let options = CycleOptions { buffers: Buffers::default(), ..self.options.clone() };
         let budgets = self.budgets.clone();
         Self { budgets, plans_as_a_whole, next_start, number, ..Self::new(options) }
-    }
-
-    /// The random number of the next attempt.
-    pub(crate) fn next_random(&self) -> u64 {
-        Numbers::nth(self.options.seed, self.number + 1)
     }
 
     /// Decides about the next pod; `None` when none is ready, or when the last attempt still waits for its victims. The node of a
@@ -190,7 +176,8 @@ impl SchedulingCycle {
             return Some(turn);
         }
         show_held_to(core, profile, &pod, &[]);
-        let (found, work) = self.find(core, &queued, profile, Scope::ALL, observer);
+        let (found, work) =
+            self.look(core, (&queued, profile), Scope::ALL, observer, |search| search.run());
         turn.work = work;
         let failure = match found {
             Ok(mut choice) => {
@@ -216,20 +203,8 @@ impl SchedulingCycle {
         Some(turn)
     }
 
-    /// Looks for a node if that does not cost too much; what it costs at most. A panic of a plugin is an error of the
+    /// Calls `search` for a pod if that does not cost too much; what it costs at most. A panic of a plugin is an error of the
     /// attempt.
-    pub(crate) fn find(
-        &mut self,
-        core: &mut Core,
-        queued: &QueuedPod<Entry>,
-        profile: ProfileId,
-        scope: Scope<'_>,
-        observer: &mut dyn Observer,
-    ) -> (Result<Choice, NoChoice>, u64) {
-        self.look(core, (queued, profile), scope, observer, |search| search.run())
-    }
-
-    /// Searches in some way, as [`find`](Self::find) does.
     pub(crate) fn look<T>(
         &mut self,
         core: &mut Core,

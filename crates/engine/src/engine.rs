@@ -23,7 +23,6 @@ use crate::counts::{BoundPod, PreemptionCounts, ProfileCounts};
 use crate::cycle::{ClassCacheCounts, SchedulingCycle};
 use crate::deadlines::WakeUp;
 use crate::effect::Effect;
-use crate::explain::{AttemptExplanation, explained, gate_of};
 use crate::group::membership::group_of;
 use crate::group::waits::report_incomplete_groups;
 use crate::group::waits::{IncompleteGroup, what_is_missing};
@@ -35,7 +34,6 @@ use crate::observer::{NoObserver, Observer};
 use crate::policy::Queue;
 use crate::preemption::Preemptions;
 use crate::readers::ObjectReaders;
-use crate::sizes::{TableSize, table_sizes};
 use crate::turn::Turn;
 
 /// The scheduler without its shell.
@@ -148,29 +146,6 @@ impl Engine {
         }
     }
 
-    /// Explains what the next attempt at `pod` would find. The pod need not be known. `None` when no profile is
-    /// responsible for it. `random` stands for the attempt's random number.
-    pub fn explain(
-        &mut self,
-        pod: &Arc<Pod>,
-        random: u64,
-        now: Timestamp,
-    ) -> Option<AttemptExplanation> {
-        self.core.now = now;
-        explained(&mut self.core, &self.cycle, pod, random)
-    }
-
-    /// What holds a pod back before any attempt: the first rejection by a PreEnqueue plugin, if there is one. `None` also when no
-    /// profile is responsible for the pod. The pod need not be known.
-    pub fn gate_of(&self, pod: &Arc<Pod>) -> Option<Status> {
-        gate_of(&self.core, pod)
-    }
-
-    /// The random number of the next attempt, for [`explain`](Self::explain).
-    pub fn next_random(&self) -> u64 {
-        self.cycle.next_random()
-    }
-
     /// Whether a pod is ready to be tried.
     pub fn has_ready(&self) -> bool {
         !self.preemptions.holds_an_attempt() && self.core.queue().has_ready()
@@ -252,11 +227,6 @@ impl Engine {
     /// Every pod as last seen from the API server, in no particular order: a caller that shows them sorts them.
     pub fn known_pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.core.pods.iter()
-    }
-
-    /// The sizes of all tables, in a fixed order. O(kinds of objects).
-    pub fn table_sizes(&self) -> Vec<TableSize> {
-        table_sizes(&self.core, &self.cycle, &self.bindings, &self.preemptions)
     }
 
     /// Attempts by profile and outcome, in the order of configuration.

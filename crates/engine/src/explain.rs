@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::numbers::Numbers;
+use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::preemption::PreemptionReport;
 use kube_scheduler_framework::{
@@ -18,10 +19,10 @@ use kube_scheduler_runtime::{Extenders, Rejections, Runner, SkipSet};
 use crate::attempt::{NO_NODES, TOO_EXPENSIVE, ask_post_filter, n_feasible_to_find, order_of};
 use crate::backfill::held_objects::show_held_to;
 use crate::buffers::Buffers;
-use crate::core::Core;
-use crate::cycle::{SEARCHES, SchedulingCycle};
+use crate::cycle::SEARCHES;
 use crate::diagnosis::{Diagnosis, FitError, events_for};
 use crate::effect::PodRef;
+use crate::engine::Engine;
 use crate::evaluation::{
     Evaluation, EvaluationFailure, NodeScores, ScoreTable, verdicts_with_nominated_pods,
 };
@@ -127,64 +128,74 @@ struct Explainer<'a> {
     found: AttemptExplanation,
 }
 
-/// Explains what the next attempt at `pod` would find; `None` when no profile is responsible for it.
-pub(crate) fn explained(
-    core: &mut Core,
-    cycle: &SchedulingCycle,
-    pod: &Arc<Pod>,
-    random: u64,
-) -> Option<AttemptExplanation> {
-    let idx = core.plans.profiles.of(pod)?;
-    core.cluster.refresh_order();
-    let price = Price::of(pod, &core.cluster);
-    let limits = cycle.budgets.of(&pod.namespace, &core.cluster, core.now);
-    let now = core.now;
-    let refused = |price| {
-        let refusal = cycle.budgets.refusal(limits, &pod.namespace, price, 0, now);
-        Some(AttemptExplanation::failed(pod, Status::error(refusal.message)))
-    };
-    if price.search > limits.hard {
-        let part = most_expensive_part(pod, &core.cluster, ScopeSize::all(&core.cluster));
-        return refused((price.search, part));
+impl Engine {
+    /// Explains what the next attempt at `pod` would find. The pod need not be known. `None` when no profile is
+    /// responsible for it. `random` stands for the attempt's random number.
+    pub fn explain(
+        &mut self,
+        pod: &Arc<Pod>,
+        random: u64,
+        now: Timestamp,
+    ) -> Option<AttemptExplanation> {
+        let Self { core, cycle, .. } = self;
+        core.now = now;
+        let idx = core.plans.profiles.of(pod)?;
+        core.cluster.refresh_order();
+        let price = Price::of(pod, &core.cluster);
+        let limits = cycle.budgets.of(&pod.namespace, &core.cluster, core.now);
+        let refused = |price| {
+            let refusal = cycle.budgets.refusal(limits, &pod.namespace, price, 0, now);
+            Some(AttemptExplanation::failed(pod, Status::error(refusal.message)))
+        };
+        if price.search > limits.hard {
+            let part = most_expensive_part(pod, &core.cluster, ScopeSize::all(&core.cluster));
+            return refused((price.search, part));
+        }
+        core.work = limits.meter(price.search);
+        let may_preempt = price.search.saturating_add(price.preemption) <= limits.hard;
+        // A manifest names no group that plugins know of; a pod of the cluster does.
+        let mut pod = pod.clone();
+        put_into_group(core, &mut pod);
+        let pod = &pod;
+        show_held_to(core, idx, pod, &[]);
+        let profile = &core.plans.profiles[idx];
+        let (runner, ties) = (Runner::new(profile, core.sources()), cycle.options.ties(random));
+        let found = AttemptExplanation::nothing_yet(pod);
+        let explainer = Explainer { runner, pod, ties, random, may_preempt, found };
+        let explanation = guarded(|| explainer.explain());
+        let n_nodes = core.cluster.n_nodes();
+        let mut explanation =
+            explanation.unwrap_or_else(|panic| AttemptExplanation::failed(pod, panic));
+        if explanation.error.is_some() && core.work.left() == 0 {
+            return refused((price.search.saturating_add(core.work.done()), SEARCHES));
+        }
+        let percentage = profile.percentage_of_nodes_to_score.or(cycle.options.percentage);
+        let enough = percentage.map(|percentage| n_feasible_to_find(n_nodes, percentage));
+        explanation.enough = enough.filter(|enough| *enough < n_nodes);
+        explanation.has_extenders = !core.plans.extenders.is_empty();
+        if n_nodes == 0 && explanation.error.is_none() {
+            explanation.message = Some(NO_NODES.to_owned());
+        }
+        if price.is_kept(limits.soft) {
+            core.cluster.follow_requested();
+        } else {
+            core.cluster.forget_requested();
+        }
+        Some(explanation)
     }
-    core.work = limits.meter(price.search);
-    let may_preempt = price.search.saturating_add(price.preemption) <= limits.hard;
-    // A manifest names no group that plugins know of; a pod of the cluster does.
-    let mut pod = pod.clone();
-    put_into_group(core, &mut pod);
-    let pod = &pod;
-    show_held_to(core, idx, pod, &[]);
-    let profile = &core.plans.profiles[idx];
-    let (runner, ties) = (Runner::new(profile, core.sources()), cycle.options.ties(random));
-    let found = AttemptExplanation::nothing_yet(pod);
-    let explainer = Explainer { runner, pod, ties, random, may_preempt, found };
-    let explanation = guarded(|| explainer.explain());
-    let n_nodes = core.cluster.n_nodes();
-    let mut explanation =
-        explanation.unwrap_or_else(|panic| AttemptExplanation::failed(pod, panic));
-    if explanation.error.is_some() && core.work.left() == 0 {
-        return refused((price.search.saturating_add(core.work.done()), SEARCHES));
-    }
-    let percentage = profile.percentage_of_nodes_to_score.or(cycle.options.percentage);
-    let enough = percentage.map(|percentage| n_feasible_to_find(n_nodes, percentage));
-    explanation.enough = enough.filter(|enough| *enough < n_nodes);
-    explanation.has_extenders = !core.plans.extenders.is_empty();
-    if n_nodes == 0 && explanation.error.is_none() {
-        explanation.message = Some(NO_NODES.to_owned());
-    }
-    if price.is_kept(limits.soft) {
-        core.cluster.follow_requested();
-    } else {
-        core.cluster.forget_requested();
-    }
-    Some(explanation)
-}
 
-/// What a PreEnqueue plugin says that holds the pod back, if one does; no profile holds back a pod of other schedulers.
-pub(crate) fn gate_of(core: &Core, pod: &Arc<Pod>) -> Option<Status> {
-    let profile = &core.plans.profiles[core.plans.profiles.of(pod)?];
-    let runner = Runner::new(profile, core.sources());
-    guarded(|| gating_status(&runner, pod)).unwrap_or_else(Some)
+    /// What holds a pod back before any attempt: the first rejection by a PreEnqueue plugin, if there is one. `None` also when no
+    /// profile is responsible for the pod. The pod need not be known.
+    pub fn gate_of(&self, pod: &Arc<Pod>) -> Option<Status> {
+        let profile = &self.core.plans.profiles[self.core.plans.profiles.of(pod)?];
+        let runner = Runner::new(profile, self.core.sources());
+        guarded(|| gating_status(&runner, pod)).unwrap_or_else(Some)
+    }
+
+    /// The random number of the next attempt, for [`explain`](Self::explain).
+    pub fn next_random(&self) -> u64 {
+        Numbers::nth(self.cycle.options.seed, self.cycle.number + 1)
+    }
 }
 
 impl Explainer<'_> {

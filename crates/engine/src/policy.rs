@@ -302,9 +302,6 @@ impl Deref for NominatingQueue {
     }
 }
 
-/// A node with the pods that are nominated to it.
-type NodeNominations = (Arc<str>, SmallVec<[Arc<Pod>; 1]>);
-
 impl NominatedPods for NominatingQueue {
     fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>> {
         self.0.nominated_pods_for_node(node).map(pod_of).collect()
@@ -314,11 +311,7 @@ impl NominatedPods for NominatingQueue {
         self.0.nominated_nodes().next().is_some()
     }
 
-    fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {
-        self.0.nominated_nodes().map(Arc::from).collect()
-    }
-
-    fn nominations(&self) -> Vec<NodeNominations> {
+    fn nominations(&self) -> Vec<(Arc<str>, SmallVec<[Arc<Pod>; 1]>)> {
         self.0
             .nominations()
             .map(|(node, pods)| (node.clone(), pods.map(pod_of).collect()))

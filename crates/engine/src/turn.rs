@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_queue::QueuedPod;
 
 use crate::effect::PodRef;
@@ -33,8 +32,6 @@ pub struct Turn {
     pub result: AttemptResult,
     /// The attempt's number, from 1 on.
     pub attempts: u32,
-    /// When the pod was first ready to be tried.
-    pub first_attempt: Option<Timestamp>,
     /// How many nodes passed the filters.
     pub n_feasible: usize,
     /// How many nodes were looked at.
@@ -77,7 +74,6 @@ impl Turn {
             pod: PodRef::from(pod),
             profile: pod.spec.scheduler_name.clone(),
             attempts: queued.attempts(),
-            first_attempt: queued.initial_attempt_timestamp(),
             ..Self::default()
         }
     }

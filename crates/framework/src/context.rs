@@ -201,20 +201,11 @@ pub trait NominatedPods: Sync {
     /// Pods nominated to `node`, oldest nomination first. A pod that the queue does not hold at the moment is a
     /// stub without priority and requests (`docs/spec/core.md` §10.6).
     fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>>;
-    /// The names of all nodes that have nominated pods, sorted.
-    fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>>;
+    /// All nodes that have nominated pods, sorted by name, with [these pods](Self::nominated_pods).
+    fn nominations(&self) -> Vec<NodeNominations>;
     /// Whether any pod is nominated anywhere: a cheap way out.
     fn has_nominated_pods(&self) -> bool {
-        !self.nodes_with_nominated_pods().is_empty()
-    }
-    /// All of these nodes with [their pods](Self::nominated_pods).
-    fn nominations(&self) -> Vec<NodeNominations> {
-        let nodes = self.nodes_with_nominated_pods().into_iter();
-        let with_pods = nodes.map(|node| {
-            let pods = self.nominated_pods(&node);
-            (node, SmallVec::from_vec(pods))
-        });
-        with_pods.collect()
+        !self.nominations().is_empty()
     }
 }
 

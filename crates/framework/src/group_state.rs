@@ -1,6 +1,5 @@
 //! What the members of a pod group share in one group cycle.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use kube_scheduler_api_types::lock;
@@ -13,7 +12,7 @@ use crate::cycle_state::CycleState;
 ///
 /// A member may be tried and taken back several times in a cycle, and values are not rolled back: a stored value does not mean
 /// that the placement it describes still exists.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct GroupCycleState(Arc<Mutex<CycleState>>);
 
 impl GroupCycleState {
@@ -21,11 +20,5 @@ impl GroupCycleState {
     pub fn with<R>(&self, then: impl FnOnce(&mut CycleState) -> R) -> R {
         // What a panic left behind is whole: values are replaced at once.
         then(&mut lock(&self.0))
-    }
-}
-
-impl fmt::Debug for GroupCycleState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("GroupCycleState").finish()
     }
 }

@@ -8,6 +8,7 @@ use kube_scheduler_cache::reads::Memo;
 use kube_scheduler_framework::{
     KnownPods, NominatedPods, RunningPreemptions, Sources, WaitingPod, WaitingPods,
 };
+use smallvec::SmallVec;
 
 /// No pod is known, waits, is nominated or preempts.
 struct NoPods;
@@ -43,7 +44,7 @@ impl NominatedPods for NoPods {
         Vec::new()
     }
 
-    fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {
+    fn nominations(&self) -> Vec<(Arc<str>, SmallVec<[Arc<Pod>; 1]>)> {
         Vec::new()
     }
 }

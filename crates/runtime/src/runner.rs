@@ -440,6 +440,11 @@ impl<'a> Runner<'a> {
     }
 }
 
+/// Anything but success as an error.
+fn ok(status: Status) -> Result<(), Status> {
+    if status.is_success() { Ok(()) } else { Err(status) }
+}
+
 fn filter_failure(status: Status, name: &PluginName) -> Status {
     if status.is_rejected() {
         status.from_plugin(name)

@@ -402,7 +402,8 @@ impl SchedulingCycle {
             return (Outcome::Failed(Failure::Error(text)), false);
         }
         let before = self.n_charged;
-        let (found, work) = self.find(cx.core, queued, group.profile, scope, cx.observer);
+        let asked = (queued, group.profile);
+        let (found, work) = self.look(cx.core, asked, scope, cx.observer, |search| search.run());
         let Effort { one_by_one, one_by_one_paid, .. } = &mut cx.effort;
         *one_by_one = one_by_one.saturating_add(work);
         *one_by_one_paid = one_by_one_paid.saturating_add(self.n_charged - before);

@@ -242,10 +242,10 @@ impl SchedulingCycle {
         findings: &mut Vec<Finding>,
     ) -> PlacementOutcome {
         let Trial { may_preempt, counters } = trial;
-        let part = part_of(cx.core, &placement.nodes).map(|names| NodeSubset {
-            names,
-            n_pods: if may_preempt { n_pods_on(cx.core, group, &placement.nodes) } else { 0 },
-            counters,
+        let part = part_of(cx.core, &placement.nodes).map(|names| {
+            let n_pods = if may_preempt { n_pods_on(cx.core, group, &placement.nodes) } else { 0 };
+            let size = ScopeSize { n_nodes: names.len(), n_pods, counters };
+            NodeSubset { names, size }
         });
         let (nodes, group_state) = (part.as_ref(), Some(&group.shared));
         let scope = Scope { nodes, may_preempt, group: group_state, ..Scope::ALL };

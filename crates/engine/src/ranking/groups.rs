@@ -19,8 +19,8 @@ use crate::preference::{TieBreak, position_of_rank, pre_order_rank};
 /// What tells groups apart: numbers that are equal for nodes that get equal answers.
 pub(super) type Standing = SmallVec<[u32; 8]>;
 
-/// A total no node can have: it is out of bounds.
-const BAD: i32 = i32::MIN;
+/// A total no node can have, for a sum of scores one of which is out of bounds.
+pub(super) const BAD: i32 = i32::MIN;
 const NOWHERE: u32 = u32::MAX;
 
 /// Bytes that a group takes beside its numbers and what it takes for each of its nodes: a heap with the entries that may be left

@@ -7,10 +7,8 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{CycleState, NodeIdx, Normalization};
 use kube_scheduler_runtime::{PluginIdx, Runner, Scale, SkipSet};
 
+use super::groups::BAD;
 use crate::evaluation::deciding_scorers;
-
-/// A sum of scores one of which is out of bounds.
-const BAD: i32 = i32::MIN;
 
 /// Scores by slot, of meaning for nodes that were asked about and pass.
 pub(super) struct OwnScores {

@@ -9,6 +9,7 @@ use kube_scheduler_cache::reads::Memo;
 use kube_scheduler_cache::{ClusterState, NodeIdx};
 use kube_scheduler_queue::ClusterEvent;
 use serde_json::Value;
+use smallvec::SmallVec;
 
 use super::grammar::{Statement, statements};
 use crate::cluster_view::ClusterView;
@@ -370,8 +371,9 @@ impl NominatedPods for Fixture {
         self.nominated.get(node).cloned().unwrap_or_default()
     }
 
-    fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {
-        self.nominated.keys().cloned().collect()
+    fn nominations(&self) -> Vec<(Arc<str>, SmallVec<[Arc<Pod>; 1]>)> {
+        let with_pods = |(node, pods): (&Arc<str>, &Vec<_>)| (node.clone(), pods.clone().into());
+        self.nominated.iter().map(with_pods).collect()
     }
 }
 

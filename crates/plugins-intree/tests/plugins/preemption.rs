@@ -549,9 +549,8 @@ fn assert_nominated_pods_are_seen(world: &Fixture, pod: &Pod) {
             assert_eq!(if found.is_success() { alone.clone() } else { found }, expected);
         }
     }
-    let listed: BTreeMap<_, _> = world.nominations().into_iter().collect();
-    let nodes = world.nodes_with_nominated_pods();
-    assert!(nodes.iter().all(|node| listed[node].to_vec() == world.nominated_pods(node)));
+    let mut listed = world.nominations().into_iter();
+    assert!(listed.all(|(node, pods)| pods.to_vec() == world.nominated_pods(&node)));
 }
 
 /// What an extender answers when it is asked about these nodes.

@@ -2,7 +2,6 @@
 //!
 //! Behaviour: `docs/spec/core.md` §10.6.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
@@ -11,7 +10,7 @@ use kube_scheduler_cache::{NodeIdx, NodeOverlay};
 use kube_scheduler_framework::{CycleState, NodeView, PreFilterExtensions, Status};
 use smallvec::SmallVec;
 
-use super::{PodChange, Runner, SumsFilters};
+use super::{PodChange, Runner, SumsFilters, ok};
 use crate::reads::EvaluationReads;
 use crate::skip_set::SkipSet;
 
@@ -33,28 +32,24 @@ impl Runner<'_> {
         overlay: &NodeOverlay,
         skip: &SkipSet,
     ) -> Status {
-        let filter = |state: &CycleState, view: &NodeView<'_>| {
-            let status = self.filter(state, pod, view, skip);
-            if status.is_success() { ControlFlow::Continue(()) } else { ControlFlow::Break(status) }
-        };
-        match self.with_and_without_nominated_pods(state, pod, overlay, skip, filter) {
-            ControlFlow::Continue(()) => Status::SUCCESS,
-            ControlFlow::Break(status) => status,
-        }
+        let filter =
+            |state: &CycleState, view: &NodeView<'_>| ok(self.filter(state, pod, view, skip));
+        let asked = self.with_and_without_nominated_pods(state, pod, overlay, skip, filter);
+        asked.err().unwrap_or(Status::SUCCESS)
     }
 
     /// Calls `ask` about the node with the nominated pods that count, if there are any, and then about the node without
-    /// them, until it breaks. An error of a plugin that is notified of these pods is a break, too.
+    /// them, until it fails. An error of a plugin that is notified of these pods is a failure, too.
     pub(super) fn with_and_without_nominated_pods(
         &self,
         state: &CycleState,
         pod: &Pod,
         overlay: &NodeOverlay,
         skip: &SkipSet,
-        mut ask: impl FnMut(&CycleState, &NodeView<'_>) -> ControlFlow<Status>,
-    ) -> ControlFlow<Status> {
+        mut ask: impl FnMut(&CycleState, &NodeView<'_>) -> Result<(), Status>,
+    ) -> Result<(), Status> {
         let Some(plain) = NodeView::hypothetical(self.cx.cluster, overlay) else {
-            return ControlFlow::Continue(());
+            return Ok(());
         };
         let counted = self.nominated_that_count(pod, plain.name());
         if !counted.is_empty() {
@@ -71,8 +66,8 @@ impl Runner<'_> {
         overlay: &NodeOverlay,
         others: &[Arc<Pod>],
         skip: &SkipSet,
-        ask: &mut impl FnMut(&CycleState, &NodeView<'_>) -> ControlFlow<Status>,
-    ) -> ControlFlow<Status> {
+        ask: &mut impl FnMut(&CycleState, &NodeView<'_>) -> Result<(), Status>,
+    ) -> Result<(), Status> {
         let mut with_them = overlay.clone();
         let mut state = state.clone();
         for other in others {
@@ -81,12 +76,12 @@ impl Runner<'_> {
             let status = self.pod_changed(change, &mut state, pod, other, &with_them, skip);
             if !status.is_success() {
                 let text = status.error_text().unwrap_or_default();
-                return ControlFlow::Break(Status::error(text));
+                return Err(Status::error(text));
             }
         }
         match NodeView::hypothetical(self.cx.cluster, &with_them) {
             Some(view) => ask(&state, &view),
-            None => ControlFlow::Continue(()),
+            None => Ok(()),
         }
     }
 }
@@ -150,13 +145,11 @@ impl<'a> NominatedFilters<'a> {
             }
         }
         let Self { runner, state, pod, skip, .. } = self;
-        let mut ask = |state: &CycleState, view: &NodeView<'_>| {
-            ControlFlow::Break(runner.filter(state, pod, view, skip))
-        };
-        match runner.with_pods(state, pod, &NodeOverlay::new(node), others, skip, &mut ask) {
-            ControlFlow::Break(status) => (status, None),
-            ControlFlow::Continue(()) => (Status::SUCCESS, None),
-        }
+        let mut ask =
+            |state: &CycleState, view: &NodeView<'_>| ok(runner.filter(state, pod, view, skip));
+        let overlay = NodeOverlay::new(node);
+        let asked = runner.with_pods(state, pod, &overlay, others, skip, &mut ask);
+        (asked.err().unwrap_or(Status::SUCCESS), None)
     }
 
     /// Whether a plugin that follows single pods has to be notified of `other`.

@@ -1,7 +1,5 @@
 //! Every rejection of a pod. An attempt stops at the first rejection; explanations list them all.
 
-use std::ops::ControlFlow;
-
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{NodeIdx, NodeOverlay};
 use kube_scheduler_framework::{Code, CycleState, NodeView, PluginName, Shortage, Status};
@@ -72,9 +70,9 @@ impl<'a> Rejections<'a> {
                         found.push(status);
                     }
                 }
-                ControlFlow::Continue(())
+                Ok(())
             });
-        if let ControlFlow::Break(error) = ended {
+        if let Err(error) = ended {
             found.push(error);
         }
         NodeRejections { statuses: found, shortages }

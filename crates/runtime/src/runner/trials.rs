@@ -14,7 +14,7 @@ use kube_scheduler_framework::preemption::EvictionTrials;
 use kube_scheduler_framework::{CycleState, PreFilterExtensions, Status};
 use smallvec::SmallVec;
 
-use super::{PodChange, Runner, SumsFilters};
+use super::{PodChange, Runner, SumsFilters, ok};
 use crate::profile::PluginIdx;
 use crate::reads::EvaluationReads;
 use crate::skip_set::SkipSet;
@@ -165,8 +165,4 @@ impl EvictionTrials for NodeTrials<'_> {
         }
         Ok(victims)
     }
-}
-
-fn ok(status: Status) -> Result<(), Status> {
-    if status.is_success() { Ok(()) } else { Err(status) }
 }
