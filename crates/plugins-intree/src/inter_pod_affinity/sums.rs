@@ -310,8 +310,7 @@ impl DomainSum {
             }
             match source {
                 Source::Counter(_, factor) => {
-                    let mut values: SmallVec<[_; 64]> = SmallVec::new();
-                    counts.domains_with_pods().for_each(|value| values.push(value));
+                    let mut values: SmallVec<[_; 64]> = counts.domains_with_pods().collect();
                     values.sort_unstable();
                     values.dedup();
                     let number = |value| (value, factor * counts.numbers().n_pods_in(value));

@@ -164,14 +164,14 @@ impl DomainCounts {
         self.n_domains = other.n_domains;
         self.domains = other.domains.clone();
         let column = other.column(cluster);
-        let counted = with_pods(&other.on_nodes).filter(|(idx, _)| other.eligible.contains(*idx));
-        counted.for_each(|(idx, _)| {
+        for (idx, _) in with_pods(&other.on_nodes).filter(|(idx, _)| other.eligible.contains(*idx))
+        {
             let at = column.map_or(ValueId::ABSENT, |column| column.id(idx)).index();
             // To write to a shared chunk is to copy it.
             if self.domains.get(at).n_pods > 0 {
                 self.domains.get_mut(at).n_pods = 0;
             }
-        });
+        }
     }
 
     /// Adds the pods on nodes that count to the sums of their domains, which were 0.
@@ -179,10 +179,9 @@ impl DomainCounts {
         self.by_sum = SumCounts::of_empty(self.n_domains);
         let column = self.column(cluster);
         let counted = with_pods(&self.on_nodes).filter(|(idx, _)| self.eligible.contains(*idx));
-        let mut pods: Vec<(usize, u32)> = Vec::new();
-        counted.for_each(|(idx, n)| {
-            pods.push((column.map_or(ValueId::ABSENT, |column| column.id(idx)).index(), n));
-        });
+        let pods: Vec<(usize, u32)> = counted
+            .map(|(idx, n)| (column.map_or(ValueId::ABSENT, |column| column.id(idx)).index(), n))
+            .collect();
         // A domain may have thousands of nodes: its sum is filed once.
         let mut occupied = Vec::new();
         for (at, n_pods) in pods {
@@ -214,8 +213,7 @@ impl DomainCounts {
     }
 }
 
-/// The nodes with pods, and how many. Most runs of nodes have none, and are passed over. Nested as it is, `for_each` takes a fraction
-/// of the time that a loop takes.
+/// The nodes with pods, and how many. Most runs of nodes have none, and are passed over.
 fn with_pods(on_nodes: &PodsOnNodes) -> impl Iterator<Item = (NodeIdx, u32)> {
     /// A few nodes, so that most runs have none with pods where few pods count, and one look passes over several nodes.
     const RUN: usize = 16;
