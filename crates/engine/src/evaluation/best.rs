@@ -126,7 +126,8 @@ impl<'a> Search<'a> {
             room += scorer.most();
             missed.push((scorer.most() - gained[0], scorer));
         }
-        // A plugin that gives one of the leading nodes little mostly gives little to others too: after it, fewer are left for the rest.
+        // A plugin from which one of the leading nodes misses much mostly gives little to others too: after it, fewer are left for the
+        // rest.
         missed.sort_by_key(|(missed, _)| Reverse(*missed));
         let mut nodes = self.buffers.list(totals.len());
         nodes.clear();

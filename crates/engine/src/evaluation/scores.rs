@@ -28,9 +28,9 @@ pub(crate) struct Scorer<'a> {
 }
 
 impl Scorer<'_> {
-    /// The most that it adds to the total of a node.
+    /// The most that it adds to the total of a node: nothing if its weight is negative.
     pub(super) fn most(&self) -> i64 {
-        self.weight * MAX_NODE_SCORE
+        self.weight.max(0) * MAX_NODE_SCORE
     }
 }
 

@@ -292,8 +292,7 @@ impl Filter for InterPodAffinity {
             let Some(numbers) = sum.numbers(cluster, nodes.len(), &self.spare) else { continue };
             let rejects = |number| rule.rejects(number, || may_be_first);
             match numbers.judged(rejects) {
-                None => {
-                    let near = sum.near(cluster);
+                Err(near) => {
                     for idx in nodes.iter().copied().filter(|idx| live.contains(*idx)) {
                         if sink.is_open(idx) && rejects(near.number_at(idx)) {
                             sink.reject_with(idx, id);
@@ -301,10 +300,10 @@ impl Filter for InterPodAffinity {
                     }
                 }
                 // By domain where that is fewer nodes than were asked about.
-                Some(judged) if judged.n_nodes() < nodes.len() => {
+                Ok(judged) if judged.n_nodes() < nodes.len() => {
                     judged.nodes().for_each(rejects_domain);
                 }
-                Some(DomainVerdicts { column, is_rejected }) => {
+                Ok(DomainVerdicts { column, is_rejected }) => {
                     let is_rejected = &is_rejected[..];
                     sink.reject_by_value(nodes, id, column.ids(), |idx, value| {
                         live.contains(idx) & is_rejected[value.index()]

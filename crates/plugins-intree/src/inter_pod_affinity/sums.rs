@@ -221,7 +221,7 @@ impl DomainSum {
     }
 
     /// What the sources read, for asking about several nodes.
-    pub(super) fn near<'a>(&'a self, cluster: ClusterView<'a>) -> NumbersNear<'a> {
+    fn near<'a>(&'a self, cluster: ClusterView<'a>) -> NumbersNear<'a> {
         let counts = self.sources.iter().map(|source| source.read(cluster)).collect();
         NumbersNear { sum: self, cluster, counts }
     }
@@ -409,12 +409,12 @@ impl<'a> DomainVerdicts<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    /// What `rejects` returns for the number of each domain, and of nodes without the label. `None` when there are more values
-    /// than nodes.
+    /// What `rejects` returns for the number of each domain, and of nodes without the label. When there are more values than nodes it
+    /// is not asked, and the numbers are given node by node.
     pub(super) fn judged(
         &self,
         rejects: impl Fn(Option<i64>) -> bool,
-    ) -> Option<DomainVerdicts<'a>> {
+    ) -> Result<DomainVerdicts<'a>, &NumbersNear<'a>> {
         let rejects_number = |number: i64| rejects(Some(number));
         let (column, mut is_rejected): (_, Vec<bool>) = match self {
             Self::Table(column, sums) => {
@@ -425,12 +425,12 @@ impl<'a> Numbers<'a> {
                 let numbers = values.map(|value| factor * counts.n_pods_in(value));
                 (*column, numbers.map(rejects_number).collect())
             }
-            Self::Single(..) => return None,
+            Self::Single(near) => return Err(near),
         };
         if let Some(unlabelled) = is_rejected.first_mut() {
             *unlabelled = rejects(None);
         }
-        Some(DomainVerdicts { column, is_rejected })
+        Ok(DomainVerdicts { column, is_rejected })
     }
 
     /// Whether no node has the label.

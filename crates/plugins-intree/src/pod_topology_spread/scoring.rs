@@ -322,9 +322,10 @@ impl Score for PodTopologySpread {
         let parts = readers.iter().zip(&soft.weights);
         let all: SmallVec<[Parts<'_>; 2]> =
             parts.map(|(reader, weight)| Parts::new(reader, *weight)).collect();
+        let mut sums = vec![0.0; nodes.len().min(COLUMN_CHUNK)];
         for (scores, nodes) in scores.chunks_mut(COLUMN_CHUNK).zip(nodes.chunks(COLUMN_CHUNK)) {
-            let mut sums = [0.0; COLUMN_CHUNK];
             let sums = &mut sums[..nodes.len()];
+            sums.fill(0.0);
             all.iter().for_each(|parts| parts.add_to(sums, nodes));
             scores.iter_mut().zip(sums).for_each(|(score, sum)| *score = rounded(*sum));
         }
