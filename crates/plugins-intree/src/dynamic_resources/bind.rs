@@ -132,13 +132,19 @@ impl BindClaims {
         result: Result<(), String>,
         answer: Result<Arc<Object>, ApiError>,
     ) -> TaskStep {
-        let is_gone = match answer {
-            Ok(object) => object.uid != binding.object.uid,
-            Err(error) => error.code == Some(404),
-        };
-        if is_gone {
-            let text = format!("claim {} got deleted in the meantime", binding.object.key());
-            return self.finish(cx, binding, result.and(Err(text)));
+        match answer {
+            Ok(object) if object.uid == binding.object.uid => {
+                // The devices of a pod that is gone may be taken back before the watch shows that it had any. It may never show the claim:
+                // what came and went while a watch was broken off is in no list.
+                if result.is_err() {
+                    binding.object = object;
+                }
+            }
+            Err(error) if error.code != Some(404) => {}
+            Ok(_) | Err(_) => {
+                let text = format!("claim {} got deleted in the meantime", binding.object.key());
+                return self.finish(cx, binding, result.and(Err(text)));
+            }
         }
         binding.deadline = Some(cx.cx.now() + KNOWN_TIMEOUT);
         self.end(cx, binding, result)

@@ -501,10 +501,19 @@ fn a_claim_that_went_with_its_pod_is_not_waited_for() {
     };
     assert_eq!((until, way.n_pending()), (Some(START + Duration::from_secs(120)), 1));
 
+    let text = "Error: update pod default/p ExtendedResourceClaimStatus: no";
     let (mut way, _) = allocated();
     assert!(is_read(&way.step(status(404, "NotFound"))));
-    let text = "Error: update pod default/p ExtendedResourceClaimStatus: no";
     assert_eq!(done(way.step(status(404, "NotFound"))), text);
+    assert_eq!(way.n_pending(), 0);
+
+    // It is there, but the devices were taken back: nothing has to be seen of it.
+    let (mut way, made) = allocated();
+    assert!(is_read(&way.step(status(404, "NotFound"))));
+    let mut taken_back = Value::from(&*at_revision(&made, "9").json);
+    taken_back["status"] = json!({});
+    let taken_back = Arc::new(Object::from_value(taken_back).unwrap());
+    assert_eq!(done(way.step(TaskEvent::Written(Ok(taken_back)))), text);
     assert_eq!(way.n_pending(), 0);
 }
 
