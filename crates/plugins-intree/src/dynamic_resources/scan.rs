@@ -1,5 +1,5 @@
-//! Filter, node by node and for all nodes at once. For all, what is known of a question is read from one table, and only nodes without an answer are
-//! searched, one of those that see the same devices. Answers as [`Trials::run`] does for each node.
+//! Filter, node by node and for all nodes at once. For all, what is known of a question is read from one table, and only nodes without an
+//! answer are searched, one of those that see the same devices. Answers as [`Trials::run`] does for each node.
 
 use kube_scheduler_devices::{NodeRef, View};
 use kube_scheduler_framework::api::Pod;
